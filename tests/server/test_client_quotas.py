@@ -16,8 +16,18 @@ from dohle.client.cluster import Cluster
 from dohle.client.config import ClientConfig
 from dohle.client.net.addresses import Address
 from dohle.client.net.connection import Connection
-from dohle.core.errors import KafkaError
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
+from dohle.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from dohle.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from dohle.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -314,6 +324,51 @@ def test_connections_of_an_address_that_come_too_fast_are_held_and_closed() -> N
         (listener,) = cluster.nodes[made.leader].listeners
         assert listener.throttled_count > 0
         made.set({(("ip", None),): {"connection_creation_rate": None}})
+
+
+def create_request(name: str, partitions: int) -> CreateTopicsRequest:
+    topic = CreatableTopic(
+        name=TopicName(name), num_partitions=partitions, replication_factor=1, assignments=()
+    )
+    return CreateTopicsRequest(topics=(topic,), timeout_ms=5_000)
+
+
+def test_who_has_too_many_partitions_created_is_refused_for_a_while() -> None:
+    """9, Controller mutations: 89 and the time by the controller; the broker mutes its client."""
+
+    async def program(host: SimulatedHost, address: Address) -> None:
+        connection, now = await connect(host, address), host.clock.monotonic_s
+
+        async def ask(name: str, count: int, version: int = 7) -> tuple[int, int]:
+            request = create_request(name, count)
+            answer = await connection.request(request, CreateTopicsResponse, version_max=version)
+            return answer.topics[0].error_code, answer.throttle_time_ms
+
+        # Eleven tokens: the first overdraws them, and is done all the same.
+        assert await ask("first", 16) == (0, 0)
+        begun = now()
+        code, throttle_ms = await ask("second", 1)
+        assert code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert 4_000 < throttle_ms <= 5_000
+        assert now() - begun < 1
+        # The next one is read when the time is over, and is served then.
+        assert (await ask("second", 1))[0] == 0
+        assert now() - begun == pytest.approx(throttle_ms / 1000, abs=0.5)
+        # An old client is served, and waits.
+        code, throttle_ms = await ask("third", 4, version=5)
+        assert (code, throttle_ms > 1_000) == (0, True)
+        begun = now()
+        gone = DeleteTopicState(name=TopicName("first"))
+        delete = DeleteTopicsRequest(topics=(gone,), timeout_ms=5_000)
+        answer = await connection.request(delete, DeleteTopicsResponse, version_max=6)
+        assert now() - begun == pytest.approx(throttle_ms / 1000, abs=0.5)
+        assert answer.responses[0].error_code == 0
+        await connection.close()
+
+    with SimulatedCluster(19, STATIC) as cluster:
+        made = stage(cluster)
+        made.set({ANONYMOUS: {"controller_mutation_rate": 1}})
+        made.run(program)
 
 
 def test_who_has_no_quota_is_not_measured() -> None:

@@ -118,6 +118,8 @@ def _check_number(key: str, value: float, kind: Kind | None) -> None:
     # (What is not a number is not greater than 0 either.)
     if not value > 0:
         raise _invalid(f"Quota {key} must be greater than 0")
+    if kind.largest is None:
+        return
     if value > kind.largest:
         raise _invalid(f"Proposed value for {key} is too large for {kind.type_name}.")
     if value % 1.0 > _FRACTION_MAX:

@@ -19,7 +19,7 @@ from dohle.metadata.decision import (
     VersionedRecord,
     too_many_records,
 )
-from dohle.metadata.image import ClusterImage
+from dohle.metadata.image import ClusterImage, TopicImage
 from dohle.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -33,6 +33,7 @@ from dohle.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from dohle.protocol.messages.records.cluster_metadata import RemoveTopicRecord
+from dohle.quotas.mutations import Spend, free
 
 #: The first version that can report that deletion is disabled.
 _TELLS_DISABLED = 3
@@ -47,10 +48,11 @@ def delete_topics(
     image: ClusterImage,
     request: DeleteTopicsRequest,
     context: ControllerContext,
+    spend: Spend = free,
     *,
     version: int,
 ) -> PlainSteps[Decision[DeleteTopicsResponse]]:
-    """Delete those of the topics that can be deleted."""
+    """Delete those of the topics that can be deleted, and that the client's quota allows."""
     named = yield from mapped(lambda name: DeleteTopicState(name=name), request.topic_names)
     wanted = [*named, *request.topics]
     if not context.config.get_bool("delete.topic.enable"):
@@ -61,7 +63,7 @@ def delete_topics(
         else:
             refusal = ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
         return (yield from _refused_deletion(wanted, refusal))
-    deletion = _Deletion(image)
+    deletion = _Deletion(image, spend)
     yield from deletion.resolve(wanted)
     if len(deletion.topic_ids) > RECORDS_PER_REQUEST_MAX:
         return (yield from _refused_deletion(wanted, ApiError.of(too_many_records())))
@@ -82,7 +84,8 @@ def _refused_deletion(
 class _Deletion:
     """Resolves the topics of a request: each must be named in one way, once."""
 
-    def __init__(self, image: ClusterImage) -> None:
+    def __init__(self, image: ClusterImage, spend: Spend) -> None:
+        self._spend = spend
         self.topic_ids: dict[Uuid, None] = {}
         self.results: list[DeletableTopicResult] = []
         self._image = image
@@ -121,8 +124,7 @@ class _Deletion:
             error = ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
             self.results.append(_deleted(None, topic_id, error))
         elif self._names.get(topic.name) != 1:
-            self.topic_ids[topic_id] = None
-            self.results.append(_deleted(topic.name, topic_id, NO_ERROR))
+            self._delete(topic)
         # Otherwise the answer for the name, which covers both, says that the topic was named twice.
 
     def _by_name(self, name: TopicName) -> None:
@@ -136,8 +138,16 @@ class _Deletion:
             )
             self.results.append(_deleted(name, topic.id, error))
         else:
+            self._delete(topic)
+
+    def _delete(self, topic: TopicImage) -> None:
+        error = NO_ERROR
+        try:
+            self._spend(len(topic.partitions))
             self.topic_ids[topic.id] = None
-            self.results.append(_deleted(name, topic.id, NO_ERROR))
+        except KafkaError as refusal:
+            error = ApiError.of(refusal)
+        self.results.append(_deleted(topic.name, topic.id, error))
 
     def _refuse(self, topic: DeleteTopicState, message: str) -> None:
         error = ApiError(ErrorCode.INVALID_REQUEST, message)
@@ -145,9 +155,12 @@ class _Deletion:
 
 
 def create_partitions(
-    image: ClusterImage, request: CreatePartitionsRequest, context: ControllerContext
+    image: ClusterImage,
+    request: CreatePartitionsRequest,
+    context: ControllerContext,
+    spend: Spend = free,
 ) -> PlainSteps[Decision[CreatePartitionsResponse]]:
-    """Add partitions to those of the topics that allow it."""
+    """Add partitions to those of the topics that allow it, as the client's quota does."""
     records: list[VersionedRecord] = []
     results = []
     wanted: dict[TopicName, CreatePartitionsTopic] = {}
@@ -167,6 +180,7 @@ def create_partitions(
                 added = yield from _added_partitions(image, topic, context)
                 if len(records) + len(added) > RECORDS_PER_REQUEST_MAX:
                     raise too_many_records()
+                spend(len(added))
                 records += added
             except KafkaError as refusal:
                 error = ApiError.of(refusal)

@@ -35,6 +35,7 @@ from dohle.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from dohle.protocol.messages.records.cluster_metadata import TopicRecord
+from dohle.quotas.mutations import Spend, free
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 
@@ -46,9 +47,12 @@ _METADATA_TOPIC = ApiError(
 
 
 def create_topics(
-    image: ClusterImage, request: CreateTopicsRequest, context: ControllerContext
+    image: ClusterImage,
+    request: CreateTopicsRequest,
+    context: ControllerContext,
+    spend: Spend = free,
 ) -> PlainSteps[Decision[CreateTopicsResponse]]:
-    """Create those of the topics that can be created."""
+    """Create those of the topics that can be created, and that the client's quota allows."""
     counts: Counter[TopicName] = Counter()
     for topic in request.topics:
         counts[topic.name] += 1
@@ -65,7 +69,7 @@ def create_topics(
         if counts[topic.name] == 1 and topic.name != CLUSTER_METADATA_TOPIC:
             wanted.append(topic)
         yield
-    creation = _Creation(image, context)
+    creation = _Creation(image, context, spend)
     try:
         yield from _check_size(wanted, context)
         results = yield from mapped_steps(creation.result, wanted)
@@ -82,12 +86,13 @@ def create_topics(
 class _Creation:
     """The topics of one request, processed so far."""
 
-    def __init__(self, image: ClusterImage, context: ControllerContext) -> None:
+    def __init__(self, image: ClusterImage, context: ControllerContext, spend: Spend) -> None:
         assert image.metadata_version is not None, "the cluster has been bootstrapped"
         self.records: list[VersionedRecord] = []
         self._image = image
         self._level = image.metadata_version
         self._context = context
+        self._spend = spend
         self._colliding_names: dict[str, TopicName] = {}
         self._described: dict[frozenset[tuple[str, str]], tuple[CreatableTopicConfigs, ...]] = {}
 
@@ -103,6 +108,7 @@ class _Creation:
                 partitions = yield from self._assigned(topic)
             else:
                 partitions = yield from self._placed(topic)
+            self._spend(len(partitions))
         except KafkaError as error:
             return _refusal(topic.name, ApiError.of(error))
         topic_id = self._new_topic_id()

@@ -31,7 +31,7 @@ from dohle.server.channel import ControllerChannels, ImageSource, R
 from dohle.server.client_quotas import ClientQuotas
 from dohle.server.config_effects import ConfigEffects
 from dohle.server.coordinators.setup import Coordinators
-from dohle.server.frontend import client_of
+from dohle.server.frontend import client_of, muting
 from dohle.server.net.collector import COLLECTOR
 from dohle.server.net.encoded_answers import EncodedAnswers
 from dohle.server.net.handler import RequestContext
@@ -186,7 +186,7 @@ class BrokerServer:
         self, context: RequestContext, request: Request, answer: type[R]
     ) -> Awaitable[R]:
         """Have the active controller decide about the request of a client."""
-        return self.channel.forward(client_of(context), request, answer)
+        return muting(context, self.channel.forward(client_of(context), request, answer))
 
     def controller_range(self, api_key: int) -> VersionRange | None:
         """Return the versions of an API that the controller serves; None if that is not known."""

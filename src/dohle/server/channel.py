@@ -78,6 +78,20 @@ class ControllerChannel(Protocol):
         """
 
 
+class DecidingController(ControllerChannel, Protocol):
+    """The controller of this node, which holds clients to their quotas."""
+
+    async def send(
+        self,
+        request: Request,
+        answer: type[R],
+        version: int | None = None,
+        *,
+        client: Client | None = None,
+    ) -> R:
+        """Decide, as for any other, or for a client."""
+
+
 class ForwardingChannel(ControllerChannel, Protocol):
     """The same for requests of clients, too."""
 
@@ -104,13 +118,13 @@ async def ask_for(
     client: Client,
     request: Request,
     answer: type[R],
-    controller: ControllerChannel,
+    controller: DecidingController,
     guard: ClientGuard | None,
 ) -> R:
     """Have the controller of this node decide about a client's request."""
 
     async def send(allowed: Request) -> R:
-        return await controller.send(allowed, answer, client.version)
+        return await controller.send(allowed, answer, client.version, client=client)
 
     if guard is None:
         return await send(request)
@@ -122,7 +136,7 @@ async def ask_for(
 class LocalController(NamedTuple):
     """The forwarding channel to the controller of this node, where it is the only one."""
 
-    controller: ControllerChannel
+    controller: DecidingController
     guard: ClientGuard | None = None
 
     async def send(self, request: Request, answer: type[R], version: int | None = None) -> R:
@@ -150,7 +164,7 @@ class ControllerChannels(NamedTuple):
 
     @classmethod
     def to(
-        cls, controller: ControllerChannel, guard: ClientGuard | None = None
+        cls, controller: DecidingController, guard: ClientGuard | None = None
     ) -> ControllerChannels:
         """Return the ways to the controller of this node, where it is the only one."""
         local = LocalController(controller, guard)

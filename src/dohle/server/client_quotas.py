@@ -23,7 +23,7 @@ from dohle.protocol.messages.fetch import FetchRequest
 from dohle.protocol.schema import Response
 from dohle.quotas.addresses import AddressRates
 from dohle.quotas.entities import (
-    CLIENT_KEYS,
+    BYTE_RATES,
     CONSUMER_BYTE_RATE,
     IP_KEYS,
     PRODUCER_BYTE_RATE,
@@ -35,7 +35,7 @@ from dohle.server.net.outcome import EncodedResponse
 if TYPE_CHECKING:
     from dohle.server.net.connection import Connection
 
-_PRODUCE = int(ApiKey.PRODUCE)
+_PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 #: So many quotas are taken in at a step.
 _QUOTAS_PER_STEP = 256
 _THROTTLE_MS_MAX = 2**31 - 1
@@ -50,7 +50,7 @@ class ClientQuotas:
         window_ms = config.get_int("quota.window.size.seconds") * 1000
         self._window_ms = window_ms
         self.rules = QuotaTable()
-        self.meters = {key: Meters(windows, window_ms) for key in CLIENT_KEYS}
+        self.meters = {key: Meters(windows, window_ms) for key in BYTE_RATES}
         self.address_rates = AddressRates()
         self._connections = Meters(windows, window_ms)
 
@@ -62,7 +62,7 @@ class ClientQuotas:
                 yield
             entity = client_entity(quota.entity)
             # Apache Kafka, as the controller of a mixed cluster, knows more keys than these.
-            if entity is not None and quota.key in CLIENT_KEYS:
+            if entity is not None and quota.key in BYTE_RATES:
                 rules.set(quota.key, entity, record.value)
             address = address_entity(quota.entity)
             if address is not None and quota.key in IP_KEYS:
@@ -76,7 +76,12 @@ class ClientQuotas:
     ) -> RequestCharge | None:
         """Return what a request is charged by; None if its sender has no quotas."""
         user, rules = connection.principal.name, self.rules
-        if all(rules.find(key, user, client_id) is None for key in CLIENT_KEYS):
+        if connection.unmetered_by is not rules:
+            # What was learnt before may be of a client id that has a quota now.
+            connection.shortcuts.clear()
+        if (connection.is_follower and api_key == _FETCH) or all(
+            rules.find(key, user, client_id) is None for key in BYTE_RATES
+        ):
             connection.unmetered_by = rules
             return None
         connection.unmetered_by = None

@@ -11,7 +11,8 @@ from dohle.metadata.image import ClusterImage
 from dohle.metrics.requests import AllRequests
 from dohle.protocol.schema import Request, VersionRange
 from dohle.security.authorizer import Authorizer
-from dohle.server.channel import ControllerChannel, ImageSource, R
+from dohle.server.channel import DecidingController, ImageSource, R
+from dohle.server.frontend import client_of, muting
 from dohle.server.net.handler import RequestContext
 from dohle.server.net.turns import Turns
 
@@ -30,7 +31,7 @@ class ControllerApis:
         clock: Clock,
         turns: Turns,
         images: ImageSource,
-        controller: ControllerChannel,
+        controller: DecidingController,
         requests: AllRequests,
         find_leader_id: Callable[[], BrokerId | None] = lambda: None,
         authorizer: Authorizer | None = None,
@@ -58,7 +59,8 @@ class ControllerApis:
         self, context: RequestContext, request: Request, answer: type[R]
     ) -> Awaitable[R]:
         """Have the controller of this node decide; NOT_CONTROLLER if it is not the active one."""
-        return self.controller.send(request, answer, context.version)
+        sent = self.controller.send(request, answer, context.version, client=client_of(context))
+        return muting(context, sent)
 
     def controller_range(self, api_key: int) -> VersionRange | None:
         """Return None: it is this one that knows."""

@@ -11,6 +11,7 @@ from dohle.metadata.image import ClusterImage
 from dohle.protocol.schema import Request, VersionRange
 from dohle.security.authorizer import Authorizer
 from dohle.server.channel import Client, ImageSource, R
+from dohle.server.net.connection import Connection
 from dohle.server.net.handler import RequestContext
 from dohle.server.net.server import Server
 
@@ -57,6 +58,18 @@ class Frontend(Server, Protocol):
 
     def controller_range(self, api_key: int) -> VersionRange | None:
         """Return the versions of an API that the controller serves; None if that is not known."""
+
+
+async def muting(context: RequestContext, answer: Awaitable[R]) -> R:
+    """Return what the controller answers; a client that has to wait is not read from before that.
+
+    The client behind a broker is muted there.
+    """
+    response = await answer
+    throttle_ms: int = getattr(response, "throttle_time_ms", 0)
+    if throttle_ms and isinstance(context.connection, Connection):
+        context.connection.mute(throttle_ms / 1000)
+    return response
 
 
 def client_of(context: RequestContext) -> Client:

@@ -11,7 +11,7 @@ from dohle.core.ids import BrokerId
 from dohle.metadata.image import EMPTY_IMAGE, ClusterImage
 from dohle.metrics.requests import AllRequests
 from dohle.protocol.schema import Request, Response
-from dohle.server.channel import ControllerEndpoint, ImageListener
+from dohle.server.channel import Client, ControllerEndpoint, ImageListener
 from dohle.server.channels.setup import RemoteChannels
 from dohle.server.controller_apis import ControllerApis
 from dohle.server.endpoints import Endpoints
@@ -47,7 +47,14 @@ class ScriptedController:
         self.at_once = 0
         self.at_once_max = 0
 
-    async def send(self, request: Request, answer: type[R], version: int | None = None) -> R:
+    async def send(
+        self,
+        request: Request,
+        answer: type[R],
+        version: int | None = None,
+        *,
+        client: Client | None = None,
+    ) -> R:
         """Decide."""
         self.asked.append((request, version))
         self.at_once += 1

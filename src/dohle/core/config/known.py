@@ -90,12 +90,10 @@ CONFIGS_WITHOUT_EFFECT: Final[tuple[ConfigKey, ...]] = (
         row("remote.log.storage.manager.class.path", _STRING, None),
     ),
     *because(
-        "controllers have no quotas yet, and there are no plugins for quotas",
+        "moves between directories have one rate, and there are no plugins for quotas",
         row("alter.log.dirs.replication.quota.window.num", _INT, 11, Range(1)),
         row("alter.log.dirs.replication.quota.window.size.seconds", _INT, 1, Range(1)),
         row("client.quota.callback.class", _CLASS, None),
-        row("controller.quota.window.num", _INT, 11, Range(1)),
-        row("controller.quota.window.size.seconds", _INT, 1, Range(1)),
     ),
     *because(
         "share groups and streams groups are not served yet",

@@ -8,6 +8,21 @@ from dohle.core.config.definition import ConfigKey, ConfigType, Range
 
 QUOTA_CONFIGS: Final = (
     ConfigKey(
+        "controller.quota.window.num",
+        ConfigType.INT,
+        11,
+        "For how many windows of time a client may have partitions created and deleted at once, "
+        "if it has not done so for as long.",
+        Range(1),
+    ),
+    ConfigKey(
+        "controller.quota.window.size.seconds",
+        ConfigType.INT,
+        1,
+        "How long each of these windows is.",
+        Range(1),
+    ),
+    ConfigKey(
         "quota.window.num",
         ConfigType.INT,
         11,

@@ -15,7 +15,7 @@ from dohle.protocol.schema import Request, Response, VersionRange
 from dohle.server.channel import (
     Client,
     ClientGuard,
-    ControllerChannel,
+    DecidingController,
     R,
     ask_for,
     is_not_controllers,
@@ -75,7 +75,7 @@ class _Own(Generic[R]):
     answer: type[R]
     version: int | None
 
-    async def locally(self, controller: ControllerChannel) -> R:
+    async def locally(self, controller: DecidingController) -> R:
         """Ask the controller of this node."""
         return _from_controller(await controller.send(self.request, self.answer, self.version))
 
@@ -94,7 +94,7 @@ class _Forwarded(Generic[R]):
     answer: type[R]
     guard: ClientGuard | None
 
-    async def locally(self, controller: ControllerChannel) -> R | ErrorCode:
+    async def locally(self, controller: DecidingController) -> R | ErrorCode:
         """Ask the controller of this node."""
         reply = await ask_for(self.client, self.request, self.answer, controller, self.guard)
         return _from_controller(reply)

@@ -25,7 +25,7 @@ from dohle.core.host import Host
 from dohle.core.ids import BrokerId
 from dohle.protocol.schema import VersionRange
 from dohle.security.client import PLAINTEXT, ClientSecurity
-from dohle.server.channel import ControllerChannel, ControllerEndpoint
+from dohle.server.channel import ControllerEndpoint, DecidingController
 from dohle.server.links import LinkSettings, NodeLink
 
 T = TypeVar("T", covariant=True)
@@ -53,7 +53,7 @@ class NotController(Exception):
 class Delivery(Protocol[T]):
     """A request, and how it is put. Both ways may raise NotController."""
 
-    async def locally(self, controller: ControllerChannel) -> T:
+    async def locally(self, controller: DecidingController) -> T:
         """Ask the controller of this node."""
 
     async def remotely(self, connection: Connection) -> T:
@@ -69,7 +69,7 @@ class ControllerLink:
         host: Host,
         node_id: BrokerId,
         find_leader: Callable[[], ControllerEndpoint | None],
-        local: ControllerChannel | None,
+        local: DecidingController | None,
         limits: LinkLimits,
         security: ClientSecurity = PLAINTEXT,
     ) -> None:

@@ -12,6 +12,7 @@ from dohle.server.channel import (
     ControllerChannel,
     ControllerChannels,
     ControllerEndpoint,
+    DecidingController,
 )
 from dohle.server.channels.active_controller import ActiveController
 from dohle.server.channels.link import ControllerLink, LinkLimits
@@ -34,7 +35,7 @@ class RemoteChannels:
         host: Host,
         config: BrokerConfig,
         find_leader: Callable[[], ControllerEndpoint | None],
-        local: ControllerChannel | None = None,
+        local: DecidingController | None = None,
         guard: ClientGuard | None = None,
     ) -> None:
         """``find_leader`` tells who leads the quorum, as far as this node knows.

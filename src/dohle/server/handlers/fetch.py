@@ -54,9 +54,10 @@ def handle_fetch(
     """Read, or wait for something to read."""
     session_size = broker.fetch_sessions.size_of(request.session_id) if request.session_id else 0
     pace = broker.fetch_pacing.of(context.connection, request, session_size)
-    if pace is not None and fetching_replica(request) is not None:
+    if fetching_replica(request) is not None:
         # Producers wait for followers: these are never held up.
         pace = None
+        context.connection.is_follower = True
     now_ms = broker.clock.monotonic_ms()
     steps = _serve(broker, context, request, pace, now_ms)
     answer = in_slices(broker.turns, steps) if pace is None else _read_at(broker, pace, steps)

@@ -121,6 +121,8 @@ class Connection:
         self.unlearnt: dict[int, int] = {}
         #: The rules about quotas that do not concern this client.
         self.unmetered_by: object | None = None
+        #: Whether another broker copies replicas by it: quotas do not concern what it fetches.
+        self.is_follower = False
         #: Ends the time in which it has to wait.
         self._muting: TimerHandle | None = None
         #: What was received.

@@ -75,6 +75,7 @@ from dohle.protocol.messages.unregister_broker import (
 )
 from dohle.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from dohle.protocol.schema import Request, Response
+from dohle.quotas.mutations import Spend, free
 from dohle.security.scram import ScramCredential, ScramMechanism
 
 
@@ -93,6 +94,8 @@ class Turn:
     kraft_version: int
     #: The time on the clock of heartbeats.
     now_ms: int
+    #: What pays for the partitions that a client has created and deleted.
+    spend: Spend = free
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class Command:
 def _create_topics(
     turn: Turn, request: CreateTopicsRequest
 ) -> PlainSteps[Decision[CreateTopicsResponse]]:
-    return controller.create_topics(turn.image, request, turn.context)
+    return controller.create_topics(turn.image, request, turn.context, turn.spend)
 
 
 def _create_acls(
@@ -131,13 +134,15 @@ def _delete_acls(
 def _delete_topics(
     turn: Turn, request: DeleteTopicsRequest
 ) -> PlainSteps[Decision[DeleteTopicsResponse]]:
-    return controller.delete_topics(turn.image, request, turn.context, version=turn.version)
+    return controller.delete_topics(
+        turn.image, request, turn.context, turn.spend, version=turn.version
+    )
 
 
 def _create_partitions(
     turn: Turn, request: CreatePartitionsRequest
 ) -> PlainSteps[Decision[CreatePartitionsResponse]]:
-    return controller.create_partitions(turn.image, request, turn.context)
+    return controller.create_partitions(turn.image, request, turn.context, turn.spend)
 
 
 def _alter_configs(

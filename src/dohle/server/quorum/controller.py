@@ -23,7 +23,9 @@ from dohle.metadata.image import ClusterImage
 from dohle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from dohle.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from dohle.protocol.schema import Request, Response
+from dohle.quotas.mutations import Spend, free
 from dohle.raft.values import LeaderAndEpoch
+from dohle.server.channel import Client
 from dohle.server.net.outcome import CloseConnection
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
@@ -34,6 +36,7 @@ from dohle.server.quorum.describe import describe_quorum
 from dohle.server.quorum.image_loader import ImageLoader
 from dohle.server.quorum.leadership import Leadership
 from dohle.server.quorum.metadata_log import MetadataBatch
+from dohle.server.quorum.mutation_quotas import MutationQuotas
 from dohle.server.quorum.periodic import PeriodicTask
 from dohle.server.quorum.quorum import Quorum
 from dohle.server.quorum.refusals import Refusals
@@ -71,6 +74,7 @@ class Controller:
         self._images = images
         self._clock = clock
         self._refusals = Refusals(clock)
+        self._mutation_quotas = MutationQuotas(context.config, clock)
         self._turns = turns
         self._on_fatal = on_fatal
         self._turn = Lock()
@@ -102,8 +106,17 @@ class Controller:
 
     # Commands
 
-    async def send(self, request: Request, answer: type[R], version: int | None = None) -> R:
+    async def send(
+        self,
+        request: Request,
+        answer: type[R],
+        version: int | None = None,
+        *,
+        client: Client | None = None,
+    ) -> R:
         """Carry out a request, and respond when its decision is committed.
+
+        If a client has sent it, it is held to its quotas.
 
         If its turn does not come in time, it is not carried out: REQUEST_TIMED_OUT. Once begun it
         is completed, however long that takes, unless this node stops leading the quorum.
@@ -120,7 +133,8 @@ class Controller:
                 self._note_heartbeat(request)
             command = COMMANDS[type(request)]
             # Shielded: once the records are written, what follows must not be interrupted.
-            done = await shield(self._loop.create_task(self._answer(command, request, version)))
+            answering = self._answer(command, request, version, client)
+            done = await shield(self._loop.create_task(answering))
             response = command.fit(done, version)
         assert isinstance(response, answer), "a command responds to its own request"
         return response
@@ -147,13 +161,20 @@ class Controller:
         if claim is not None:
             claim.heartbeats.note(claim.image, request, self._clock.monotonic_ms())
 
-    async def _answer(self, command: Command, request: Request, version: int) -> Response:
+    async def _answer(
+        self, command: Command, request: Request, version: int, client: Client | None
+    ) -> Response:
+        spending = None
+        if client is not None and self.image.client_quotas:
+            steps = self._mutation_quotas.spending(self.image, client, request, version)
+            spending = await Slices(self._turns).run(steps)
         try:
             decision = await self._carry_out(
                 lambda turn: command.decide(turn, request),
                 lambda turn, after: command.appended(turn, request, after),
                 version=version,
                 timeout_ms=command.timeout_ms(request, self.context),
+                spend=free if spending is None else spending.spend,
             )
         except KafkaError as error:
             is_late = error.code is ErrorCode.REQUEST_TIMED_OUT
@@ -163,6 +184,8 @@ class Controller:
         if decision.reason is not None:
             self._refusals.tell(request, decision.reason)
         response: Response = decision.reply
+        if spending is not None and (throttle_ms := spending.throttle_ms()):
+            response = response.replace(throttle_time_ms=throttle_ms)
         return response
 
     async def write(self, records: Sequence[VersionedRecord]) -> None:
@@ -182,6 +205,7 @@ class Controller:
         version: int = _NEWEST,
         timeout_ms: int | None = None,
         counts: bool = True,
+        spend: Spend = free,
     ) -> Decision[D]:
         """Decide and append in turn; return the decision when it is committed."""
         now_s = self._clock.monotonic_s
@@ -197,6 +221,7 @@ class Controller:
                 next_offset=self.quorum.next_offset,
                 kraft_version=self.quorum.kraft_version,
                 now_ms=self._clock.monotonic_ms(),
+                spend=spend,
             )
             try:
                 decided = decide(turn)
