@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
@@ -31,9 +32,13 @@ _LONG: Final = Kind("a LONG", 2**63 - 1)
 _INT: Final = Kind("an INT", 2**31 - 1)
 _DOUBLE: Final = Kind("a DOUBLE")
 #: What brokers measure of users and client ids.
-BYTE_RATES: Final = {PRODUCER_BYTE_RATE: _LONG, CONSUMER_BYTE_RATE: _LONG}
+BROKER_KEYS: Final = {
+    PRODUCER_BYTE_RATE: _LONG,
+    CONSUMER_BYTE_RATE: _LONG,
+    REQUEST_PERCENTAGE: _DOUBLE,
+}
 #: The quotas of users and client ids that are enforced, and those of addresses.
-CLIENT_KEYS: Final = {**BYTE_RATES, CONTROLLER_MUTATION_RATE: _DOUBLE}
+CLIENT_KEYS: Final = {**BROKER_KEYS, CONTROLLER_MUTATION_RATE: _DOUBLE}
 IP_KEYS: Final = {CONNECTION_CREATION_RATE: _INT}
 
 _NONE: Final = ""

@@ -51,17 +51,29 @@ class Meters:
         """Return what may be done at once by somebody who has done nothing lately."""
         return limit.bound * (self._windows - 1) * self._window_ms / 1000
 
-    def take(self, limit: Limit, size: float, now_ms: int) -> int:
+    def count(self, limit: Limit, size: float, now_ms: int) -> None:
+        """Count what was done; nobody waits for it before ``take``."""
+        self._metered(limit.bucket, now_ms).meter.record(size, now_ms)
+
+    def take(
+        self, limit: Limit, size: float, now_ms: int, throttle_ms_max: int | None = None
+    ) -> int:
         """Count what was done; return how long its sender must wait."""
         metered = self._metered(limit.bucket, now_ms)
         metered.meter.record(size, now_ms)
-        return self._throttled(metered, limit, now_ms)
+        throttle_ms = metered.meter.throttle_ms(limit.bound, now_ms)
+        if throttle_ms_max is not None:
+            throttle_ms = min(throttle_ms, throttle_ms_max)
+        if throttle_ms:
+            metered.throttled_count += 1
+            metered.throttled_ms += throttle_ms
+        return throttle_ms
 
     def take_if_allowed(self, limit: Limit, size: float, now_ms: int) -> int:
         """Do the same before it is done: what must wait is not done, and not counted."""
         throttle_ms = self.take(limit, size, now_ms)
         if throttle_ms:
-            self._by_bucket[limit.bucket].meter.record(-size, now_ms)
+            self.count(limit, -size, now_ms)
         return throttle_ms
 
     def told(self, now_ms: int) -> Iterator[Told]:
@@ -85,10 +97,3 @@ class Meters:
             self._by_bucket.move_to_end(bucket)
         found.used_ms = now_ms
         return found
-
-    def _throttled(self, metered: _Metered, limit: Limit, now_ms: int) -> int:
-        throttle_ms = metered.meter.throttle_ms(limit.bound, now_ms)
-        if throttle_ms:
-            metered.throttled_count += 1
-            metered.throttled_ms += throttle_ms
-        return throttle_ms

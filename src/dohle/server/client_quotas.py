@@ -4,13 +4,17 @@ Quotas are records of the metadata log, and hold for each broker by itself (KIP-
 client that has done too much is answered at once, with the time that it should wait, and is not
 read from before that is over (KIP-219). Everybody who shares a quota shares a meter.
 
-Produce requests count with their size when they are answered. A fetch counts with the size of its
-answer, and one that would be too much gets no records. Connections count for the address that they
-come from (KIP-612): one that is too many is closed after a while.
+- Produce requests count with their size when they are answered.
+- A fetch counts with the size of its answer, and one that would be too much gets no records.
+- The time that the loop works for a connection counts, in percent, from the next answer on. Answers
+  to followers and to the login make nobody wait, nor do those of acks=0, which are not sent.
+- Connections count for the address that they come from (KIP-612): one that is too many is closed
+  after a while.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dohle.core.config.static import BrokerConfig
@@ -23,19 +27,23 @@ from dohle.protocol.messages.fetch import FetchRequest
 from dohle.protocol.schema import Response
 from dohle.quotas.addresses import AddressRates
 from dohle.quotas.entities import (
-    BYTE_RATES,
+    BROKER_KEYS,
     CONSUMER_BYTE_RATE,
     IP_KEYS,
     PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
     QuotaTable,
 )
 from dohle.quotas.meters import Meters
+from dohle.security.login import Phase
 from dohle.server.net.outcome import EncodedResponse
 
 if TYPE_CHECKING:
     from dohle.server.net.connection import Connection
 
 _PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
+#: What brokers ask of each other.
+_EXEMPT = frozenset({int(ApiKey.WRITE_TXN_MARKERS)})
 #: So many quotas are taken in at a step.
 _QUOTAS_PER_STEP = 256
 _THROTTLE_MS_MAX = 2**31 - 1
@@ -50,7 +58,7 @@ class ClientQuotas:
         window_ms = config.get_int("quota.window.size.seconds") * 1000
         self._window_ms = window_ms
         self.rules = QuotaTable()
-        self.meters = {key: Meters(windows, window_ms) for key in BYTE_RATES}
+        self.meters = {key: Meters(windows, window_ms) for key in BROKER_KEYS}
         self.address_rates = AddressRates()
         self._connections = Meters(windows, window_ms)
 
@@ -61,8 +69,7 @@ class ClientQuotas:
             if not number % _QUOTAS_PER_STEP:
                 yield
             entity = client_entity(quota.entity)
-            # Apache Kafka, as the controller of a mixed cluster, knows more keys than these.
-            if entity is not None and quota.key in BYTE_RATES:
+            if entity is not None and quota.key in BROKER_KEYS:
                 rules.set(quota.key, entity, record.value)
             address = address_entity(quota.entity)
             if address is not None and quota.key in IP_KEYS:
@@ -79,14 +86,25 @@ class ClientQuotas:
         if connection.unmetered_by is not rules:
             # What was learnt before may be of a client id that has a quota now.
             connection.shortcuts.clear()
-        if (connection.is_follower and api_key == _FETCH) or all(
-            rules.find(key, user, client_id) is None for key in BYTE_RATES
-        ):
-            connection.unmetered_by = rules
+        is_exempt = connection.is_follower and api_key == _FETCH
+        if is_exempt or all(rules.find(key, user, client_id) is None for key in BROKER_KEYS):
+            connection.unmetered_by, connection.on_used = rules, None
             return None
         connection.unmetered_by = None
-        produced = request_bytes if api_key == _PRODUCE else 0
-        return RequestCharge(self, connection, client_id, produced)
+        if connection.login is not None and connection.login.phase is not Phase.OPEN:
+            return None
+        if rules.find(REQUEST_PERCENTAGE, user, client_id) is None:
+            connection.on_used = None
+        else:
+            connection.on_used = partial(self._used, user, client_id)
+        return RequestCharge(self, connection, api_key, client_id, request_bytes)
+
+    def _used(self, user: str, client_id: str, seconds: float) -> None:
+        """Count the time that the loop has worked for a client."""
+        limit = self.rules.find(REQUEST_PERCENTAGE, user, client_id)
+        if limit is not None and seconds > 0:
+            now_ms = self._clock.monotonic_ms()
+            self.meters[REQUEST_PERCENTAGE].count(limit, seconds * 100, now_ms)
 
     def produced(self, user: str, client_id: str, size: int) -> int:
         """Count a produce request; return for how many milliseconds its sender must wait."""
@@ -94,6 +112,16 @@ class ClientQuotas:
         if limit is None:
             return 0
         return self.meters[PRODUCER_BYTE_RATE].take(limit, size, self._clock.monotonic_ms())
+
+    def worked_ms(self, user: str, client_id: str) -> int:
+        """Return how long a client must wait for the time it has used: a window at most."""
+        limit = self.rules.find(REQUEST_PERCENTAGE, user, client_id)
+        if limit is None:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        return self.meters[REQUEST_PERCENTAGE].take(limit, 0, now_ms, self._window_ms)
+
+    # Connections
 
     def connection_delay_s(self, host: str) -> float:
         """Count a new connection; if there were too many, return how long it is to be held.
@@ -110,8 +138,10 @@ class ClientQuotas:
 
     def fetch_meter(self, user: str, client_id: str) -> FetchMeter | None:
         """Return what a consumer's fetch is measured by; None if it has no quota."""
-        limit = self.rules.find(CONSUMER_BYTE_RATE, user, client_id)
-        return None if limit is None else FetchMeter(self, user, client_id)
+        keys = CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE
+        if all(self.rules.find(key, user, client_id) is None for key in keys):
+            return None
+        return FetchMeter(self, user, client_id)
 
     def capped(self, request: FetchRequest, user: str, client_id: str) -> FetchRequest:
         """Return a fetch that asks for no more than a client may have that has had nothing."""
@@ -124,12 +154,16 @@ class ClientQuotas:
         return request.replace(max_bytes=bytes_max)
 
     def fetched(self, user: str, client_id: str, size: int) -> int:
-        """Count an answer, unless it is too much: then return how long its client must wait."""
+        """Count an answer, unless its client must wait: then return for how long."""
+        throttle_ms = self.worked_ms(user, client_id)
         limit = self.rules.find(CONSUMER_BYTE_RATE, user, client_id)
-        if limit is None:
-            return 0
-        now_ms = self._clock.monotonic_ms()
-        throttle_ms = self.meters[CONSUMER_BYTE_RATE].take_if_allowed(limit, size, now_ms)
+        if limit is not None:
+            meters, now_ms = self.meters[CONSUMER_BYTE_RATE], self._clock.monotonic_ms()
+            own_ms = meters.take_if_allowed(limit, size, now_ms)
+            if throttle_ms and not own_ms:
+                # It gets nothing because of its other quota.
+                meters.count(limit, -size, now_ms)
+            throttle_ms = max(throttle_ms, own_ms)
         return min(throttle_ms, _THROTTLE_MS_MAX)
 
 
@@ -152,29 +186,44 @@ class FetchMeter(NamedTuple):
 class RequestCharge:
     """What a request of a client with quotas costs."""
 
-    __slots__ = ("_client_id", "_connection", "_produced", "_quotas")
+    __slots__ = ("_api_key", "_client_id", "_connection", "_quotas", "_request_bytes")
 
     def __init__(
-        self, quotas: ClientQuotas, connection: Connection, client_id: str, produced: int
+        self,
+        quotas: ClientQuotas,
+        connection: Connection,
+        api_key: int,
+        client_id: str,
+        request_bytes: int,
     ) -> None:
-        """``produced`` is the size of a produce request."""
         self._quotas = quotas
         self._connection = connection
+        self._api_key = api_key
         self._client_id = client_id
-        self._produced = produced
+        self._request_bytes = request_bytes
+
+    def used(self, seconds: float) -> None:
+        """Count the time of slices, which the connection does not know of."""
+        if self._connection.on_used is not None:
+            self._connection.on_used(seconds)
 
     def settle(
         self, response: Response | EncodedResponse | None
     ) -> Response | EncodedResponse | None:
         """Count the request, mute its connection, and return the answer that tells how long."""
+        quotas, api_key, client_id = self._quotas, self._api_key, self._client_id
+        connection = self._connection
+        user = connection.principal.name
         told_ms = cast("int", getattr(response, "throttle_time_ms", 0))
         throttle_ms = told_ms
-        if self._produced:
-            user = self._connection.principal.name
-            own_ms = self._quotas.produced(user, self._client_id, self._produced)
-            throttle_ms = min(max(told_ms, own_ms), _THROTTLE_MS_MAX)
+        if api_key == _PRODUCE:
+            throttle_ms = max(throttle_ms, quotas.produced(user, client_id, self._request_bytes))
+        # (Fetches have been looked at before they were answered, and acks=0 has no answer.)
+        if api_key != _FETCH and api_key not in _EXEMPT and response is not None:
+            throttle_ms = max(throttle_ms, quotas.worked_ms(user, client_id))
+        throttle_ms = min(throttle_ms, _THROTTLE_MS_MAX)
         if throttle_ms:
-            self._connection.mute(throttle_ms / 1000)
-            if throttle_ms != told_ms and isinstance(response, Response):
-                response = response.replace(throttle_time_ms=throttle_ms)
+            connection.mute(throttle_ms / 1000)
+            if throttle_ms != told_ms and hasattr(response, "throttle_time_ms"):
+                response = cast("Response", response).replace(throttle_time_ms=throttle_ms)
         return response

@@ -8,6 +8,11 @@ from typing import Any
 from tests.oracle.scenario import Run
 
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
+TIME, MUTATE, CONNECT = (
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
 _EXACT, _DEFAULT, _SPECIFIED = range(3)
 
 
@@ -60,6 +65,7 @@ async def keep_quotas(run: Run, at: str, seen_at: str) -> None:
     await alter("validated", entry(user, op(PRODUCE, 1000)), validate_only=True)
     await alter("set", entry(user, op(PRODUCE, 1000)), entry(pair, op(FETCH, 3000)))
     everything: set[tuple[str | None, str, float]]
+    fractions: set[tuple[str | None, str, float]]
     everything = {("", PRODUCE, 1000.0), (app, FETCH, 3000.0)}
     await see("set", everything, of_ann)
     await see("set, strict", {("", PRODUCE, 1000.0)}, of_ann, strict=True)
@@ -73,6 +79,15 @@ async def keep_quotas(run: Run, at: str, seen_at: str) -> None:
     await see("one bad", {("", PRODUCE, 5000.0)}, of_ann, strict=True)
     await alter("twice", entry(user, op(PRODUCE, 8)), entry(user, op(PRODUCE, 9)))
     await see("twice", {("", PRODUCE, 8.0)}, of_ann, strict=True)
+    await alter("fractions", entry(user, op(TIME, 0.5), op(MUTATE, 1.5)))
+    fractions = {("", PRODUCE, 8.0), ("", TIME, 0.5), ("", MUTATE, 1.5)}
+    await see("fractions", fractions, of_ann, strict=True)
+    address: Any = {"ip": "10.1.2.3"}
+    await alter("an address", entry(address, op(CONNECT, 100)))
+    await see("an address", {("", CONNECT, 100.0)}, ("ip", _EXACT, "10.1.2.3"))
+    await alter("no address any more", entry(address, op(CONNECT, None)))
+    await see("no address any more", set(), ("ip", _EXACT, "10.1.2.3"))
+    await alter("no fractions any more", entry(user, op(TIME, None), op(MUTATE, None)))
     gone = [entry(user, op(PRODUCE, None), op(FETCH, None)), entry(pair, op(FETCH, None))]
     await alter("removed", *gone, entry(of_default, op(PRODUCE, None)))
     await see("removed", set(), of_ann)

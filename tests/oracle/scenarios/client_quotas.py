@@ -6,7 +6,16 @@ from typing import Any
 
 from tests.oracle.bodies import versions_of
 from tests.oracle.scenario import Run
-from tests.oracle.scenarios._quotas import FETCH, PRODUCE, entry, keep_quotas, op
+from tests.oracle.scenarios._quotas import (
+    CONNECT,
+    FETCH,
+    MUTATE,
+    PRODUCE,
+    TIME,
+    entry,
+    keep_quotas,
+    op,
+)
 
 
 async def refused_quotas(run: Run) -> None:
@@ -31,6 +40,13 @@ async def refused_quotas(run: Run) -> None:
             ("negative", [entry(user, op(PRODUCE, -1))]),
             ("fraction", [entry(user, op(PRODUCE, 1.5))]),
             ("too large", [entry(user, op(PRODUCE, 1e19))]),
+            ("a rate of connections of a user", [entry(user, op(CONNECT, 1))]),
+            ("no address", [entry({"ip": ""}, op(CONNECT, 1))]),
+            ("half a connection", [entry({"ip": "127.0.0.1"}, op(CONNECT, 0.5))]),
+            ("too many connections", [entry({"ip": "127.0.0.1"}, op(CONNECT, 2.0**31))]),
+            ("no connections", [entry({"ip": None}, op(CONNECT, 0))]),
+            ("no time", [entry(user, op(TIME, 0))]),
+            ("negative mutations", [entry(user, op(MUTATE, -0.5))]),
             ("good and bad", [entry(user, op(PRODUCE, 1), op(FETCH, -1))]),
             ("key twice", [entry(user, op(PRODUCE, 1), op(PRODUCE, 2))]),
             ("entity twice", [entry(user, op(PRODUCE, None)), entry(user, op(PRODUCE, None))]),

@@ -29,7 +29,8 @@ examples:
 _SET = """\
 Set quotas. producer_byte_rate and consumer_byte_rate are bytes a second that a broker
 takes from, or gives to, all clients together that share the quota. Who exceeds them
-is slowed down, and told so. controller_mutation_rate is partitions a second that they
+is slowed down, and told so. request_percentage is the time that a broker works for
+them, in percent of its loop; controller_mutation_rate is partitions a second that they
 may have created and deleted; connection_creation_rate is connections a second that an
 address may make to a broker. A default is for each that has no quota of its own.
 """

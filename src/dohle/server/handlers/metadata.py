@@ -54,6 +54,9 @@ def handle_metadata(
     answers = broker.metadata_answers
     image = broker.image
     may_be_known = request.topics is None or len(request.topics) <= _TOPICS_REMEMBERED
+    if context.connection.on_used is not None:
+        # Its answer may have to say how long to wait.
+        may_be_known = False
     if may_be_known and (known := answers.find(image, key)) is not None:
         return known
     response, is_whole = yield from answer_metadata(broker, context, request)

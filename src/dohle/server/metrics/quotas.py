@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dohle.metrics.exposition import family, labels
-from dohle.quotas.entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
+from dohle.quotas.entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from dohle.quotas.meters import Told
 from dohle.server.metrics.sources import Sources
 
-_RESOURCES = {PRODUCER_BYTE_RATE: "Produce", CONSUMER_BYTE_RATE: "Fetch"}
+_RESOURCES = {
+    PRODUCER_BYTE_RATE: "Produce",
+    CONSUMER_BYTE_RATE: "Fetch",
+    REQUEST_PERCENTAGE: "Request",
+}
 #: So many are told of before others may have their turn.
 _TOLD_AT_ONCE = 64
 
@@ -21,11 +25,12 @@ def collect_quotas(sources: Sources) -> Iterator[str]:
         return
     now_ms = broker.clock.monotonic_ms()
     rates: list[tuple[str, float]] = []
+    times: list[tuple[str, float]] = []
     waits: list[tuple[str, float]] = []
     for key, resource in _RESOURCES.items():
         for number, told in enumerate(broker.quotas.meters[key].told(now_ms), 1):
             of = _labels(resource, told)
-            rates.append((of, told.rate))
+            (times if key == REQUEST_PERCENTAGE else rates).append((of, told.rate))
             waits.append((of, told.throttle_ms))
             if not number % _TOLD_AT_ONCE:
                 yield ""
@@ -34,6 +39,12 @@ def collect_quotas(sources: Sources) -> Iterator[str]:
         "gauge",
         "Bytes a second that clients with a quota have produced or fetched lately.",
         rates,
+    )
+    yield from family(
+        "kafka_server_quota_request_time",
+        "gauge",
+        "Percent of the loop's time that clients with a quota have used lately.",
+        times,
     )
     yield from family(
         "kafka_server_quota_throttle_time",

@@ -100,6 +100,7 @@ class Answering:
         if not isinstance(response, Response):
             return self.frame(timed, response, version, correlation_id, has_waited=has_waited)
         if timed.charge is not None:
+            timed.charge.used(slices.used_s)
             response = cast("Response", timed.charge.settle(response))
         steps = encode_response_in_steps(response, version, correlation_id)
         frame = cast("Frame", await slices.run(steps))

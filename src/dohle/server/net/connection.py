@@ -123,6 +123,8 @@ class Connection:
         self.unmetered_by: object | None = None
         #: Whether another broker copies replicas by it: quotas do not concern what it fetches.
         self.is_follower = False
+        #: Called with the time that the loop has worked for it, if that is limited.
+        self.on_used: Callable[[float], None] | None = None
         #: Ends the time in which it has to wait.
         self._muting: TimerHandle | None = None
         #: What was received.
@@ -376,6 +378,8 @@ class Connection:
         """Take note that this connection has had the loop."""
         self._usage.add(self._turns.used_s(begun, now), now)
         self._turns.spend(now - begun)
+        if self.on_used is not None:
+            self.on_used(now - begun)
 
     def catch_up(self) -> bool:
         """Make the replies that can be made before the next request is handled.

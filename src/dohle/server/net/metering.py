@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 class Charge(Protocol):
     """What a request of a client with quotas costs."""
 
+    def used(self, seconds: float) -> None:
+        """Count work that was done for it in slices."""
+
     def settle(
         self, response: Response | EncodedResponse | None
     ) -> Response | EncodedResponse | None:

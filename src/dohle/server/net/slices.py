@@ -47,6 +47,11 @@ class Slices:
             self._turns.collector.release()
 
     @property
+    def used_s(self) -> float:
+        """How long the work has taken so far."""
+        return self._used_s + self._turns.time() - self._begun
+
+    @property
     def is_over(self) -> bool:
         """Tell whether the slice has come to its end."""
         return self._turns.time() - self._begun >= SLICE_S or self._turns.is_crowded
