@@ -56,6 +56,25 @@ def test_quotas_and_users_are_described_as_none(tools: Tools) -> None:
     assert tools.configs("--describe", "--entity-type", "ips").lines == []
 
 
+def test_quotas_are_set_described_and_removed(tools: Tools, new_name: NewName) -> None:
+    user, client, address = new_name("user"), new_name("client"), "10.9.8.7"
+    pair = ("--entity-type", "users", "--entity-name", user, "--entity-type", "clients")
+    whom = (
+        ((*pair, "--entity-name", client), "producer_byte_rate=1024.0"),
+        (("--entity-type", "users", "--entity-name", user), "request_percentage=50.0"),
+        (("--entity-type", "ips", "--entity-name", address), "connection_creation_rate=20.0"),
+    )
+    for entity, quota in whom:
+        altered = tools.configs("--alter", *entity, "--add-config", quota.removesuffix(".0"))
+        assert altered.code == 0, altered
+        assert quota in tools.configs("--describe", *entity).out
+    for entity, quota in whom:
+        key = quota.partition("=")[0]
+        altered = tools.configs("--alter", *entity, "--delete-config", key)
+        assert altered.code == 0, altered
+        assert quota not in tools.configs("--describe", *entity).out
+
+
 def test_client_metrics_are_subscribed_to_and_described(tools: Tools, new_name: NewName) -> None:
     name = new_name("metrics")
     command = f"{_TOOLS}.ClientMetricsCommand"
