@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from time import monotonic
 from typing import Any
 
 import confluent_kafka
+import kafka
 import pytest
 
 from dohle.client.admin.quotas import QuotaEntity
-from dohle.client.sync import Admin
+from dohle.client.sync import Admin, Consumer, Producer
 from dohle.testing.broker import Broker
 
 _DEADLINE_S = 30.0
@@ -90,3 +92,40 @@ def test_librdkafka_is_told_how_long_its_consumer_is_throttled(broker: Broker) -
             found += 1
     consumer.close()
     assert max(event.throttle_time for event in events) > 0.1
+
+
+def test_our_own_client_is_slowed_down_and_loses_nothing(broker: Broker) -> None:
+    """9, Fetch: the answer to a full fetch is empty, too; the session begins with a later one."""
+    mine = {"client_id": "ours"}
+    _set(broker, (("client-id", "ours"),), producer_byte_rate=_BOUND, consumer_byte_rate=_BOUND)
+    begun = monotonic()
+    with Producer(broker.bootstrap, **mine) as producer:
+        for number in range(40):
+            producer.send_soon("ours", b"%04d" % number + _RECORD)
+        producer.flush()
+    assert monotonic() - begun > 0.5
+    begun = monotonic()
+    settings = {"group_id": "ours", "auto_offset_reset": "earliest", **mine}
+    with Consumer(broker.bootstrap, **settings) as consumer:
+        consumer.subscribe(["ours"], stop_at_end=True)
+        found = [record.value[:4] for record in consumer]
+    assert found == [b"%04d" % number for number in range(40)]
+    assert monotonic() - begun > 0.5
+
+
+def test_a_consumer_of_kafka_python_loses_nothing(broker: Broker) -> None:
+    """9, Fetch: empty answers meanwhile."""
+    _produce(broker, "another", "python", 50)
+    _set(broker, (("client-id", "python"),), consumer_byte_rate=_BOUND)
+    consumer = kafka.KafkaConsumer(
+        "python",
+        bootstrap_servers=broker.bootstrap,
+        client_id="python",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=int(_DEADLINE_S * 1000),
+    )
+    begun = monotonic()
+    found = [message.value for message in islice(consumer, 50)]
+    assert found == [_RECORD] * 50
+    assert monotonic() - begun > 0.5
+    consumer.close()
