@@ -80,7 +80,7 @@ class Meters:
         """Return what there is to tell about everybody, and forget those that were long idle."""
         for bucket, metered in list(self._by_bucket.items()):
             if now_ms - metered.used_ms >= IDLE_MS:
-                del self._by_bucket[bucket]
+                self._by_bucket.pop(bucket, None)
                 continue
             count = metered.throttled_count
             average = metered.throttled_ms / count if count else 0.0
