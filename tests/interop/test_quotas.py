@@ -96,7 +96,7 @@ def test_librdkafka_is_told_how_long_its_consumer_is_throttled(broker: Broker) -
 
 def test_our_own_client_is_slowed_down_and_loses_nothing(broker: Broker) -> None:
     """9, Fetch: the answer to a full fetch is empty, too; the session begins with a later one."""
-    mine = {"client_id": "ours"}
+    mine: dict[str, Any] = {"client_id": "ours"}
     _set(broker, (("client-id", "ours"),), producer_byte_rate=_BOUND, consumer_byte_rate=_BOUND)
     begun = monotonic()
     with Producer(broker.bootstrap, **mine) as producer:
@@ -105,7 +105,7 @@ def test_our_own_client_is_slowed_down_and_loses_nothing(broker: Broker) -> None
         producer.flush()
     assert monotonic() - begun > 0.5
     begun = monotonic()
-    settings = {"group_id": "ours", "auto_offset_reset": "earliest", **mine}
+    settings: dict[str, Any] = {"group_id": "ours", "auto_offset_reset": "earliest", **mine}
     with Consumer(broker.bootstrap, **settings) as consumer:
         consumer.subscribe(["ours"], stop_at_end=True)
         found = [record.value[:4] for record in consumer]
