@@ -161,20 +161,25 @@ def test_what_is_no_assignment_and_what_is_not_assigned_is_told(
 def test_a_topic_that_comes_after_its_subscribers_is_found_soon_and_its_absence_told_once(
     own_bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def told() -> list[str]:
+        return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+
     async def body() -> None:
-        async with Consumer(
-            own_bootstrap, group_id=f"of-{topic}", auto_offset_reset="earliest"
-        ) as consumer:
+        async with (
+            Consumer(
+                own_bootstrap, group_id=f"of-{topic}", auto_offset_reset="earliest"
+            ) as consumer,
+            asyncio.timeout(WAIT_MS / 1000),
+        ):
             await consumer.subscribe([topic])
-            assert await consumer.poll(timeout_ms=100) == []
+            while not told():
+                assert await consumer.poll(timeout_ms=100) == []
             async with Producer(own_bootstrap) as producer:
                 await producer.send(topic, b"late")
-            async with asyncio.timeout(WAIT_MS / 1000):
-                assert (await anext(consumer)).value == b"late"
+            assert (await anext(consumer)).value == b"late"
 
     run(body())
-    told = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
-    assert told == [f"group of-{topic}: there is no topic {topic}; it is waited for"]
+    assert told() == [f"group of-{topic}: there is no topic {topic}; it is waited for"]
 
 
 def test_a_name_that_no_topic_can_have_is_refused_when_it_is_subscribed_to(
