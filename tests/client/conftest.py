@@ -37,6 +37,10 @@ def own_bootstrap() -> Iterator[str]:
     config = {
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "50",
+        "group.consumer.min.heartbeat.interval.ms": "50",
+        "group.consumer.session.timeout.ms": "20000",
+        "group.consumer.min.session.timeout.ms": "1000",
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.num.partitions": "4",
     }

@@ -1,4 +1,4 @@
-"""Group consumers of three libraries behind one face, for use by one thread.
+"""Group consumers of several libraries behind one face, for use by one thread.
 
 A consumer subscribes, tells which partitions it was given and had to give back, and reads in short
 waits. Offsets are committed when it is told to; how it joins says what it does by itself.
@@ -27,6 +27,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
+from tests.interop.own_consumer import OwnConsumer
 from tests.interop.waiting import wait_until
 
 POLL_S = 0.05
@@ -70,7 +71,7 @@ class Joining:
     auto_commit_ms: int | None = None
     #: Whether it commits what it has read before it gives partitions back.
     commits_when_revoked: bool = False
-    #: ``consumer`` is the newer protocol; only librdkafka has it.
+    #: ``consumer`` is the newer protocol; only librdkafka and this project's client have it.
     protocol: str = "classic"
     #: The assignor of the broker to ask for, in the newer protocol.
     remote_assignor: str | None = None
@@ -523,5 +524,6 @@ def joined(joining: Joining, watcher: Watcher | None = None) -> GroupConsumer:
         "confluent": ConfluentConsumer,
         "kafka-python": KafkaPythonConsumer,
         "aiokafka": AiokafkaConsumer,
+        "dohle": OwnConsumer,
     }
     return kinds[joining.library](joining, watcher or Unconcerned())

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from dohle.client.config import (
         ClientConfig,
         ConsumerConfig,
+        GroupProtocol,
         IsolationLevel,
         OffsetReset,
         ProducerConfig,
@@ -112,6 +113,7 @@ __all__ = [
     "GroupListing",
     "GroupMemberDescription",
     "GroupMetadata",
+    "GroupProtocol",
     "GroupType",
     "Header",
     "IsolationLevel",
@@ -192,6 +194,7 @@ _HOMES = {
         "ClientConfig",
         "ClientSecurity",
         "ConsumerConfig",
+        "GroupProtocol",
         "IsolationLevel",
         "OffsetReset",
         "ProducerConfig",

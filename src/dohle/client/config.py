@@ -7,7 +7,7 @@ when they are used. :mod:`dohle.client.settings.names` reads them from a dict wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum, IntEnum
 
 from dohle.client.group.assignors import ASSIGNORS, JAVA_CLASSES
@@ -17,6 +17,7 @@ from dohle.security.client import PLAINTEXT, ClientSecurity
 
 #: How many batches of a producer and partition a broker remembers to recognise duplicates.
 IDEMPOTENT_IN_FLIGHT_MAX = 5
+_CLASSIC_ONLY = ("partition_assignment_strategy", "session_timeout_ms", "heartbeat_interval_ms")
 
 
 class IsolationLevel(IntEnum):
@@ -32,6 +33,15 @@ class OffsetReset(Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
     NONE = "none"
+
+
+class GroupProtocol(Enum):
+    """How a consumer takes part in its group: ``group.protocol``."""
+
+    #: A member of the group assigns partitions.
+    CLASSIC = "classic"
+    #: The broker does, and only what moves is given back (KIP-848; Kafka 4.0 and newer).
+    CONSUMER = "consumer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +163,16 @@ class ConsumerConfig:
     decompressed_bytes_max: int = 134_217_728
     #: The group to share topics with (``subscribe``), or to store offsets for (``commit``).
     group_id: str | None = None
+    group_protocol: GroupProtocol = GroupProtocol.CLASSIC
+    #: With the protocol ``consumer``, the assignor to ask the broker for: ``uniform``, ``range``.
+    group_remote_assignor: str | None = None
     #: Makes it a static member: one that restarts with this id keeps its assignment.
     group_instance_id: str | None = None
-    #: The assignors to offer, the preferred one first. Members keep their partitions during a
-    #: rebalance only if all assignors are cooperative.
+    #: With the protocol ``classic``, the assignors to offer, the preferred one first. Members keep
+    #: their partitions during a rebalance only if all assignors are cooperative.
     partition_assignment_strategy: tuple[str, ...] = ("range", "cooperative-sticky")
-    #: How long the group waits for a heartbeat before it removes this member.
+    #: How long the group waits for a heartbeat before it removes this member. With the protocol
+    #: ``consumer`` the broker says both.
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3000
     #: How long a rebalance waits for this member to ask for more records.
@@ -189,8 +203,23 @@ class ConsumerConfig:
                 raise ValueError(f"unknown assignor {name!r}: choose from {', '.join(ASSIGNORS)}")
         if not self.partition_assignment_strategy:
             raise ValueError("partition_assignment_strategy is empty: a group needs an assignor")
+        _check_protocol(self)
         if self.fetch_min_bytes < 0 or self.fetch_max_wait_ms < 0:
             raise ValueError("fetch_min_bytes and fetch_max_wait_ms cannot be negative")
+
+
+def _check_protocol(config: ConsumerConfig) -> None:
+    """Refuse what the other protocol has: it would have no effect."""
+    if config.group_protocol is GroupProtocol.CLASSIC:
+        if config.group_remote_assignor is not None:
+            raise ValueError("group_remote_assignor needs group_protocol=consumer")
+        return
+    for field in fields(config):
+        if field.name in _CLASSIC_ONLY and getattr(config, field.name) != field.default:
+            raise ValueError(
+                f"{field.name} has no effect with group_protocol=consumer, where the broker says "
+                "it: leave it out"
+            )
 
 
 def _positive(config: object, *names: str) -> None:

@@ -11,6 +11,7 @@ from dohle.client.cluster import Cluster
 from dohle.client.config import (
     ClientConfig,
     ConsumerConfig,
+    GroupProtocol,
     IsolationLevel,
     OffsetReset,
     ProducerConfig,
@@ -56,6 +57,42 @@ def test_words_of_consumers_are_understood() -> None:
     assert config.isolation_level is IsolationLevel.READ_COMMITTED
     assert config.auto_offset_reset is OffsetReset.EARLIEST
     assert config.partition_assignment_strategy == ("roundrobin", "range")
+
+
+def test_the_protocol_of_groups_is_named_as_kafka_names_it() -> None:
+    where = {"bootstrap.servers": HERE, "group.protocol": "consumer"}
+    settings = where | {"group.id": "g", "group.remote.assignor": "range"}
+    config = given(settings, None, ConsumerConfig, {}).config
+    assert config.group_protocol is GroupProtocol.CONSUMER
+    assert config.group_remote_assignor == "range"
+    with pytest.raises(ValueError, match=r"did you mean group\.remote\.assignor"):
+        given(where | {"group.remote.asignor": "range"}, None, ConsumerConfig, {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"group_protocol": "new"}, "group_protocol is 'new': choose from classic, consumer"),
+        ({"group_remote_assignor": "range"}, "group_remote_assignor needs group_protocol=consumer"),
+        (
+            {"group_protocol": "consumer", "session_timeout_ms": 9000},
+            "session_timeout_ms has no effect with group_protocol=consumer",
+        ),
+        (
+            {"group_protocol": "consumer", "heartbeat_interval_ms": 1000},
+            "heartbeat_interval_ms has no effect with group_protocol=consumer",
+        ),
+        (
+            {"group_protocol": "consumer", "partition_assignment_strategy": "range"},
+            "partition_assignment_strategy has no effect with group_protocol=consumer",
+        ),
+    ],
+)
+def test_what_belongs_to_the_other_protocol_of_groups_is_refused(
+    settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        ConsumerConfig(**settings)
 
 
 def test_assignors_may_be_named_as_javas_classes_are() -> None:

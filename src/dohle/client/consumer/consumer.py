@@ -15,7 +15,7 @@ import re
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Self
 
-from dohle.client.config import ConsumerConfig, OffsetReset
+from dohle.client.config import ConsumerConfig, GroupProtocol, OffsetReset
 from dohle.client.consumer.begun import Begun
 from dohle.client.consumer.deserializing import record_deserializer
 from dohle.client.consumer.fetched import ConsumedRecord, PartitionReader
@@ -24,10 +24,10 @@ from dohle.client.consumer.given_starts import GivenStarts, start_of, starts_of
 from dohle.client.consumer.offsets import resolve_starts
 from dohle.client.consumer.starts import Beginning, End, Start
 from dohle.client.errors import ClientClosed
-from dohle.client.group.assignors import ASSIGNORS
 from dohle.client.group.commits import Commits
-from dohle.client.group.member import GroupMember, Topics
-from dohle.client.group.membership import GroupMembership, GroupMetadata
+from dohle.client.group.member import Topics
+from dohle.client.group.members import Member, check_for_broker, new_member
+from dohle.client.group.membership import GroupMetadata
 from dohle.client.group.offsets import OffsetAndMetadata, places_of
 from dohle.client.group.rebalance_listener import RebalanceListener
 from dohle.client.serializers import Serialization, SerializationFailed
@@ -76,7 +76,7 @@ class Consumer:
         self._fetcher = Fetcher(cluster, self.config)
         self._group_channel = cluster.new_channel("group")
         self._commits: Commits | None = None
-        self._member: GroupMember | None = None
+        self._member: Member | None = None
         self._listener = RebalanceListener()
         self._stop_at_end = False
         self._is_closed = False
@@ -136,6 +136,8 @@ class Consumer:
         """Read these topics together with the other members of the group.
 
         A pattern must match the whole name of a topic; topics that are created later are found too.
+        With ``group_protocol=consumer`` the broker looks for them, by its own regular expressions
+        (RE2: no lookarounds, no references back).
         With ``stop_at_end`` reading stops when all partitions of this member are read up to the end
         that they had when they were assigned. It takes effect whether or not it is awaited.
         """
@@ -145,6 +147,8 @@ class Consumer:
         if isinstance(topics, str):
             raise TypeError("topics is a single string: pass a list of topics")
         wanted: Topics = topics if isinstance(topics, re.Pattern) else tuple(map(TopicName, topics))
+        if self.config.group_protocol is GroupProtocol.CONSUMER:
+            check_for_broker(wanted)
         return self._begin(self._subscribe(self._commits, wanted, listener, stop_at_end))
 
     async def _subscribe(
@@ -157,11 +161,21 @@ class Consumer:
         self._listener = listener or RebalanceListener()
         self._stop_at_end = stop_at_end
         if self._member is not None:
-            self._member.topics = wanted
-            await self._member.look_at_topics()
+            await self._member.subscribe(wanted)
             return
         self._fetcher.remove([*self._fetcher.readers])
-        member = self._new_member(commits.group_id, wanted)
+        member = new_member(
+            self._cluster,
+            self.config,
+            commits.group_id,
+            wanted,
+            self._group_channel,
+            give_up=self._give_up,
+            save=self._save,
+            take=self._take,
+            wake_reader=self._fetcher.news.set,
+            report=self._fetcher.errors.append,
+        )
         await member.start()
         self._member = member
         commits.membership = member.membership
@@ -371,8 +385,8 @@ class Consumer:
         member = self._member
         if member is None:
             return
-        if member.is_reader_wanted:
-            await member.let_reader_in()
+        if member.gate.is_reader_wanted:
+            await member.gate.let_reader_in()
         if member.failure is not None:
             raise member.failure
 
@@ -458,29 +472,6 @@ class Consumer:
             partition: OffsetAndMetadata(reader.position, reader.position_epoch)
             for partition, reader in self._fetcher.readers.items()
         }
-
-    def _new_member(self, group_id: GroupId, topics: Topics) -> GroupMember:
-        config = self.config
-        membership = GroupMembership(
-            group_id,
-            [ASSIGNORS[name] for name in config.partition_assignment_strategy],
-            group_instance_id=config.group_instance_id,
-            session_timeout_ms=config.session_timeout_ms,
-            rebalance_timeout_ms=config.max_poll_interval_ms,
-        )
-        return GroupMember(
-            self._cluster,
-            membership,
-            topics,
-            self._group_channel,
-            heartbeat_interval_ms=config.heartbeat_interval_ms,
-            rebalance_timeout_ms=config.max_poll_interval_ms,
-            give_up=self._give_up,
-            save=self._save,
-            take=self._take,
-            wake_reader=self._fetcher.news.set,
-            report=self._fetcher.errors.append,
-        )
 
     def _on_commit_news(self) -> None:
         self._fetcher.news.set()

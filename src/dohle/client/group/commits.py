@@ -7,6 +7,8 @@ Rules it keeps:
   be considered processed.
 - A failed automatic commit is not reported, as it only means that records may be read twice. Only
   an error that will not go away is raised.
+- A member of a consumer group (KIP-848) gets a new epoch by a heartbeat; a commit that the
+  coordinator sees behind that (STALE_MEMBER_EPOCH) is made again with the new one.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from dohle.client.cluster import Cluster
 from dohle.client.coordinators import CoordinatorKind
-from dohle.client.errors import is_retriable
+from dohle.client.errors import TimedOut, is_retriable
+from dohle.client.group.consumer_membership import ConsumerMembership
 from dohle.client.group.membership import GroupMembership, GroupMetadata
 from dohle.client.group.offsets import OffsetAndMetadata, commit_offsets, fetch_offsets
 from dohle.client.net.connection import Channel, Connection
@@ -31,6 +34,8 @@ _OF_MEMBERS = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
 
@@ -49,7 +54,7 @@ class Commits:
     ) -> None:
         self.group_id = group_id
         #: The member that commits; without one, commits come from outside the group.
-        self.membership: GroupMembership | None = None
+        self.membership: GroupMembership | ConsumerMembership | None = None
         #: Whether the caller's next read should call :meth:`commit_by_itself`.
         self.is_due = False
         self._cluster = cluster
@@ -138,6 +143,18 @@ class Commits:
         self._wake()
 
     async def _commit(self, offsets: Offsets) -> None:
+        try:
+            async with asyncio.timeout(self._cluster.config.api_timeout_ms / 1000):
+                failures = 0
+                while not await self._try_to_commit(offsets):
+                    failures += 1
+                    await asyncio.sleep(self._cluster.backoff.delay_s(failures))
+        except TimeoutError:
+            raise TimedOut(f"commit of group {self.group_id}: its epoch is too old") from None
+        self._last.update(offsets)
+
+    async def _try_to_commit(self, offsets: Offsets) -> bool:
+        """Return whether it was committed; not, if the member's epoch is about to change."""
         membership = self.membership
         who = self.who
 
@@ -163,5 +180,7 @@ class Commits:
             if membership is not None and error.code in _OF_MEMBERS:
                 membership.answered(who.generation_id, error.code, "committing")
                 self._wake()
+                if error.code is ErrorCode.STALE_MEMBER_EPOCH:
+                    return False
             raise
-        self._last.update(offsets)
+        return True

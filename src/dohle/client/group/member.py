@@ -3,10 +3,8 @@
 It runs in the background, on a channel of its own, since a JoinGroup is answered only when all
 members have joined. Rules it keeps:
 
-- Partitions are revoked only when the caller has asked for more: then the records before can be
-  considered processed, and committed. Until then heartbeats continue.
-- While partitions are moving the caller waits, so that it gets no record of other members'
-  partitions.
+- Partitions are revoked only when the caller has asked for more
+  (:mod:`dohle.client.group.reader_gate`). Until then heartbeats continue.
 - A topic that does not exist is told of in the log, and looked for every second.
 - A retriable error is raised to the caller when it has lasted longer than an operation may; then it
   is retried. Any other error ends the membership, and every later read raises it.
@@ -35,6 +33,7 @@ from dohle.client.group.membership import (
     Sync,
     Take,
 )
+from dohle.client.group.reader_gate import ReaderGate
 from dohle.client.net.connection import Channel, Connection
 from dohle.core.errors import COORDINATOR_UNREACHED, ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
@@ -82,8 +81,7 @@ class GroupMember:
     ) -> None:
         self.membership = membership
         self.topics = topics
-        #: Whether the caller must come in before it reads on.
-        self.is_reader_wanted = False
+        self.gate = ReaderGate(wake_reader)
         #: Why the membership has ended, if it has.
         self.failure: Exception | None = None
         self._cluster = cluster
@@ -93,11 +91,8 @@ class GroupMember:
         self._give_up = give_up
         self._save = save
         self._take = take
-        self._wake_reader = wake_reader
         self._report = report
         self._wake = asyncio.Event()
-        self._reader_came = asyncio.Event()
-        self._turn_over = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         #: Subscribed topics that do not exist.
         self._missing: frozenset[TopicName] = frozenset()
@@ -117,11 +112,10 @@ class GroupMember:
         """Check what is to be done."""
         self._wake.set()
 
-    async def let_reader_in(self) -> None:
-        """Say that the caller is back, and wait until it may read on."""
-        self._reader_came.set()
-        while self.is_reader_wanted and self.failure is None:
-            await self._turn_over.wait()
+    async def subscribe(self, topics: Topics) -> None:
+        """Read these topics instead."""
+        self.topics = topics
+        await self.look_at_topics()
 
     async def look_at_topics(self) -> None:
         """Rejoin if the topics, or their partition counts, have changed."""
@@ -206,7 +200,7 @@ class GroupMember:
                     return
                 failures += 1
                 self._report(error)
-                self._release_reader()
+                self.gate.release_reader()
                 await asyncio.sleep(self._cluster.backoff.delay_s(failures))
             except Exception as error:
                 # Nobody awaits this task: the error must reach the caller here.
@@ -217,18 +211,18 @@ class GroupMember:
         membership = self.membership
         match step:
             case Revoke():
-                await self._hold_reader(wait=True)
+                await self.gate.hold_reader(wait=True)
                 # The wait may have been long: partitions to be revoked may be lost by now.
                 step = membership.step()
                 if isinstance(step, Revoke):
                     await self._give_up(step.partitions, step.is_lost)
                     membership.revoked(step)
-                self._release_reader()
+                self.gate.release_reader()
             case Save():
-                await self._hold_reader(wait=True)
+                await self.gate.hold_reader(wait=True)
                 await self._save()
                 membership.saved()
-                self._release_reader()
+                self.gate.release_reader()
             case Join(request):
                 membership.joining()
                 await self._join(request)
@@ -238,10 +232,10 @@ class GroupMember:
                 timeout_ms = self._rebalance_timeout_ms + _JOIN_GRACE_MS
                 membership.synced(await self._ask(request, SyncGroupResponse, timeout_ms))
             case Take(partitions):
-                await self._hold_reader(wait=False)
+                await self.gate.hold_reader(wait=False)
                 await self._take(partitions)
                 membership.taken()
-                self._release_reader()
+                self.gate.release_reader()
 
     async def _join(self, request: JoinGroupRequest) -> None:
         timeout_ms = self._rebalance_timeout_ms + _JOIN_GRACE_MS
@@ -257,20 +251,6 @@ class GroupMember:
                     self.membership.member_id = asking.result().member_id
             asking.cancel()
             raise
-
-    async def _hold_reader(self, *, wait: bool) -> None:
-        if not self.is_reader_wanted:
-            self._reader_came.clear()
-            self._turn_over.clear()
-            self.is_reader_wanted = True
-        self._wake_reader()
-        if wait:
-            await self._reader_came.wait()
-
-    def _release_reader(self) -> None:
-        self.is_reader_wanted = False
-        self._turn_over.set()
-        self._wake_reader()
 
     async def _send_heartbeats(self) -> None:
         while self.failure is None:
@@ -345,4 +325,4 @@ class GroupMember:
 
     def _fail(self, error: Exception) -> None:
         self.failure = error
-        self._release_reader()
+        self.gate.end()

@@ -154,8 +154,6 @@ def _sort(
             common[field] = _Setting(name, value)
         elif name in _WITHOUT_EFFECT:
             logger.warning("%s has no effect: it is about the insides of librdkafka", name)
-        elif name in ("group.protocol", "group_protocol"):
-            _check_protocol(name, value)
         elif not (name in _names(ProducerConfig) or name in _names(ConsumerConfig)):
             raise ValueError(_unknown(name, [*own_names, *common_names, *_BOOTSTRAP]))
         else:
@@ -165,11 +163,6 @@ def _sort(
         found = _Setting("security", security_of(security))
         (own if kind is ClientConfig else common)["security"] = found
     return bootstrap, own, common
-
-
-def _check_protocol(name: str, value: Any) -> None:
-    if str(value).lower() != "classic":
-        raise ValueError(f"{name} is {value!r}: this client speaks the classic protocol only")
 
 
 def _known_to_security(name: str) -> str:
