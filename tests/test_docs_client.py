@@ -16,9 +16,10 @@ PAGE = Path(__file__).parent.parent / "docs" / "client.md"
 PRINTED = [
     "orders-0 at 0\n1000 more\n",
     "499502 cups\n",
+    "[(('source', b'till-1'),)] 1\n",
     "both, or none\n",
     "hello\n",
-    "['deposits', 'greetings', 'orders', 'payments', 'withdrawals']\n",
+    "['deposits', 'greetings', 'orders', 'payments', 'receipts', 'withdrawals']\n",
     "unknown setting linger.msec: did you mean linger.ms?\n",
 ]
 

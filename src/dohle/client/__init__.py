@@ -70,6 +70,11 @@ if TYPE_CHECKING:
     from dohle.client.group.membership import GroupMetadata
     from dohle.client.group.offsets import OffsetAndMetadata
     from dohle.client.group.rebalance_listener import RebalanceListener
+    from dohle.client.interceptors import (
+        ConsumerInterceptor,
+        ProducerInterceptor,
+        ProducerRecord,
+    )
     from dohle.client.metadata import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
     from dohle.client.producer.batch import RecordMetadata
     from dohle.client.producer.producer import Producer
@@ -104,6 +109,7 @@ __all__ = [
     "ConsumedRecord",
     "Consumer",
     "ConsumerConfig",
+    "ConsumerInterceptor",
     "CreatedTopic",
     "ElectionType",
     "End",
@@ -132,6 +138,8 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerDescription",
+    "ProducerInterceptor",
+    "ProducerRecord",
     "QuorumDescription",
     "QuorumReplica",
     "RebalanceListener",
@@ -221,6 +229,11 @@ _HOMES = {
     "group.membership": ("GroupMetadata",),
     "group.offsets": ("OffsetAndMetadata",),
     "group.rebalance_listener": ("RebalanceListener",),
+    "interceptors": (
+        "ConsumerInterceptor",
+        "ProducerInterceptor",
+        "ProducerRecord",
+    ),
     "metadata": (
         "BrokerInfo",
         "ClusterMetadata",

@@ -11,6 +11,11 @@ from dataclasses import dataclass, fields
 from enum import Enum, IntEnum
 
 from dohle.client.group.assignors import ASSIGNORS, JAVA_CLASSES
+from dohle.client.interceptors import (
+    ConsumerInterceptor,
+    ProducerInterceptor,
+    interceptors_of,
+)
 from dohle.client.settings.values import take_words
 from dohle.records.compression.codecs import Codec
 from dohle.security.client import PLAINTEXT, ClientSecurity
@@ -110,9 +115,13 @@ class ProducerConfig:
     #: Transactions without a timeout, if the broker allows that (KIP-939).
     transaction_two_phase_commit_enable: bool = False
     allow_auto_create_topics: bool = True
+    #: They see each record before it is sent, and its outcome: ``interceptor.classes``.
+    interceptors: tuple[ProducerInterceptor, ...] = ()
 
     def __post_init__(self) -> None:
         take_words(self)
+        found = interceptors_of(self.interceptors, ProducerInterceptor)
+        object.__setattr__(self, "interceptors", found)
         _positive(
             self,
             "batch_size",
@@ -179,9 +188,13 @@ class ConsumerConfig:
     max_poll_interval_ms: int = 300_000
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5000
+    #: They see records before they are handed out, and commits: ``interceptor.classes``.
+    interceptors: tuple[ConsumerInterceptor, ...] = ()
 
     def __post_init__(self) -> None:
         take_words(self)
+        found = interceptors_of(self.interceptors, ConsumerInterceptor)
+        object.__setattr__(self, "interceptors", found)
         _positive(
             self,
             "fetch_max_bytes",

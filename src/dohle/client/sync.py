@@ -32,6 +32,7 @@ from dohle.client.consumer.starts import At, Start
 from dohle.client.group.membership import GroupMetadata
 from dohle.client.group.offsets import OffsetAndMetadata
 from dohle.client.group.rebalance_listener import RebalanceListener
+from dohle.client.interceptors import ProducerRecord
 from dohle.client.loop_thread import loop_thread
 from dohle.client.producer.batch import RecordMetadata
 from dohle.client.producer.checks import Headers, check_record
@@ -77,6 +78,7 @@ class Producer:
 
         self._core = self._thread.call(make())
         self._handover = Handover(self._thread, self._core)
+        self._interceptors = self._core.hand_over_interceptors()
 
     def __enter__(self) -> Self:
         return self
@@ -127,11 +129,24 @@ class Producer:
         *,
         is_awaited: bool,
     ) -> Future[RecordMetadata]:
-        key = serialized(key, self._key_serializer, "key")
-        value = serialized(value, self._value_serializer, "value")
-        pairs = check_record(topic, partition, timestamp, headers)
-        record = (topic, value, key, partition, timestamp, pairs)
-        return self._handover.put(record, is_awaited=is_awaited)
+        interceptors = self._interceptors
+        if interceptors is not None:
+            topic, value, key, partition, timestamp, headers = interceptors.on_send(
+                ProducerRecord(topic, value, key, partition, timestamp, headers)
+            )
+        try:
+            key = serialized(key, self._key_serializer, "key")
+            value = serialized(value, self._value_serializer, "value")
+            pairs = check_record(topic, partition, timestamp, headers)
+            record = (topic, value, key, partition, timestamp, pairs)
+            outcome = self._handover.put(record, is_awaited=is_awaited)
+        except Exception as error:
+            if interceptors is not None:
+                interceptors.refused(error)
+            raise
+        if interceptors is not None:
+            outcome.add_done_callback(interceptors.acknowledged)
+        return outcome
 
     def flush(self) -> None:
         """Wait until each record that was handed over has its outcome."""
@@ -183,6 +198,8 @@ class Producer:
             self._handover.wait_until_taken()
         self._handover.close()
         self._thread.call(self._core.close(flush=flush))
+        if self._interceptors is not None:
+            self._interceptors.close()
 
 
 class Consumer:

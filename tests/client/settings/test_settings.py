@@ -198,11 +198,6 @@ def test_every_name_may_be_an_argument_with_underscores() -> None:
         ("linger.ms", "soon", r"^linger\.ms is 'soon': it must be a whole number$"),
         ("acks", "most", r"^acks is 'most': it must be 0, 1 or -1 \(all\)$"),
         ("retries", "many", r"^retries is 'many': it must be a whole number$"),
-        (
-            "group.protocol",
-            "consumer",
-            r"^group\.protocol is 'consumer': .* classic protocol only$",
-        ),
         ("on_delivery", print, r"^on_delivery is not a setting here: send_soon returns a future"),
         ("key.serializer", "x", r"^key\.serializer is not a setting here: give key_serializer="),
     ],

@@ -15,14 +15,15 @@ import re
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Self
 
-from dohle.client.config import ConsumerConfig, GroupProtocol, OffsetReset
+from dohle.client.config import ConsumerConfig, GroupProtocol
 from dohle.client.consumer.begun import Begun
 from dohle.client.consumer.deserializing import record_deserializer
 from dohle.client.consumer.fetched import ConsumedRecord, PartitionReader
 from dohle.client.consumer.fetcher import Fetcher
 from dohle.client.consumer.given_starts import GivenStarts, start_of, starts_of
 from dohle.client.consumer.offsets import resolve_starts
-from dohle.client.consumer.starts import Beginning, End, Start
+from dohle.client.consumer.opening import readers_at, reset_offsets
+from dohle.client.consumer.starts import Start
 from dohle.client.errors import ClientClosed
 from dohle.client.group.commits import Commits
 from dohle.client.group.member import Topics
@@ -30,9 +31,9 @@ from dohle.client.group.members import Member, check_for_broker, new_member
 from dohle.client.group.membership import GroupMetadata
 from dohle.client.group.offsets import OffsetAndMetadata, places_of
 from dohle.client.group.rebalance_listener import RebalanceListener
+from dohle.client.interceptors import ConsumerInterceptors
 from dohle.client.serializers import Serialization, SerializationFailed
 from dohle.client.settings.names import Where, given
-from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId, TopicName, TopicPartition
 
 
@@ -68,6 +69,9 @@ class Consumer:
         self._cluster = cluster
         self._has_own_cluster = is_own
         self._deserialize = record_deserializer(key_deserializer, value_deserializer)
+        self._interceptors: ConsumerInterceptors | None = None
+        if config.interceptors:
+            self._interceptors = ConsumerInterceptors(config.interceptors)
         #: What ``subscribe`` or ``assign`` has begun, until somebody has waited for it.
         self._begun: Begun | None = None
         self._is_told_what = False
@@ -87,6 +91,7 @@ class Consumer:
                 self._group_channel,
                 wake=self._on_commit_news,
                 report=self._fetcher.errors.append,
+                on_commit=None if self._interceptors is None else self._interceptors.on_commit,
             )
             if self.config.enable_auto_commit:
                 self._commits.start(self.config.auto_commit_interval_ms)
@@ -119,9 +124,11 @@ class Consumer:
             found = await self._commits.committed(unsaid)
             offsets |= {each: place.offset for each, place in found.items()}
         if missing := [each for each in unsaid if each not in offsets]:
-            offsets |= await self._reset_offsets(missing)
+            offsets |= await reset_offsets(self._cluster, self.config, missing)
         self._stop_at_end = stop_at_end
-        readers = await self._readers_at(offsets)
+        readers = await readers_at(
+            self._cluster, self.config, offsets, stop_at_end=self._stop_at_end
+        )
         self._fetcher.remove([*self._fetcher.readers])
         self._fetcher.errors.clear()
         self._fetcher.add(readers)
@@ -302,7 +309,13 @@ class Consumer:
                 await self._attend(self._commits)
             item = fetcher.next_buffered()
             if item is not None:
-                return item if self._deserialize is None else self._deserialize(item)
+                if self._deserialize is not None:
+                    item = self._deserialize(item)
+                if self._interceptors is None:
+                    return item
+                if kept := self._interceptors.on_consume([item]):
+                    return kept[0]
+                continue
             if fetcher.has_answers:
                 # Between two responses other tasks get their turn, including the next fetch.
                 await asyncio.sleep(0)
@@ -343,6 +356,8 @@ class Consumer:
                     self._failure = error
                     break
             items.append(item)
+        if self._interceptors is not None and len(items) > 1:
+            items[1:] = self._interceptors.on_consume(items[1:])
         return items
 
     async def close(self, *, commit: bool = True) -> None:
@@ -363,6 +378,8 @@ class Consumer:
             if self._commits is not None:
                 await self._commits.close()
             await self._fetcher.close()
+            if self._interceptors is not None:
+                self._interceptors.close()
             await self._cluster.close_channel(self._group_channel)
             if self._has_own_cluster:
                 await self._cluster.close()
@@ -430,8 +447,10 @@ class Consumer:
             offsets = {each: place.offset for each, place in found.items()}
             missing = [each for each in partitions if each not in offsets]
             if missing:
-                offsets |= await self._reset_offsets(missing)
-            readers = await self._readers_at(offsets)
+                offsets |= await reset_offsets(self._cluster, self.config, missing)
+            readers = await readers_at(
+                self._cluster, self.config, offsets, stop_at_end=self._stop_at_end
+            )
             for reader in readers:
                 if reader.partition in found:
                     reader.position_epoch = found[reader.partition].leader_epoch
@@ -440,32 +459,6 @@ class Consumer:
             await self._listener.on_partitions_assigned(partitions)
         except Exception as error:
             self._fetcher.errors.append(error)
-
-    async def _reset_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        policy = self.config.auto_offset_reset
-        if policy is OffsetReset.NONE:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"group {self.config.group_id} has no committed offset for "
-                f"{', '.join(map(str, partitions))}, and auto_offset_reset is none",
-            )
-        start = Beginning() if policy is OffsetReset.EARLIEST else End()
-        return await resolve_starts(
-            self._cluster, dict.fromkeys(partitions, start), self.config.isolation_level
-        )
-
-    async def _readers_at(self, offsets: Mapping[TopicPartition, int]) -> list[PartitionReader]:
-        for topic in sorted({partition.topic for partition in offsets}):
-            await self._cluster.topic(topic)
-        ends: Mapping[TopicPartition, int] = {}
-        if self._stop_at_end:
-            ends = await resolve_starts(
-                self._cluster, dict.fromkeys(offsets, End()), self.config.isolation_level
-            )
-        return [
-            PartitionReader(partition, offset, ends.get(partition))
-            for partition, offset in offsets.items()
-        ]
 
     def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         return {

@@ -51,6 +51,7 @@ class Commits:
         *,
         wake: Callable[[], None],
         report: Callable[[KafkaError], None],
+        on_commit: Callable[[Offsets], None] | None = None,
     ) -> None:
         self.group_id = group_id
         #: The member that commits; without one, commits come from outside the group.
@@ -61,6 +62,7 @@ class Commits:
         self._channel = channel
         self._wake = wake
         self._report = report
+        self._on_commit = on_commit
         self._turn = asyncio.Lock()
         self._last: dict[TopicPartition, OffsetAndMetadata] = {}
         self._interval_ms: int | None = None
@@ -152,6 +154,8 @@ class Commits:
         except TimeoutError:
             raise TimedOut(f"commit of group {self.group_id}: its epoch is too old") from None
         self._last.update(offsets)
+        if self._on_commit is not None:
+            self._on_commit(offsets)
 
     async def _try_to_commit(self, offsets: Offsets) -> bool:
         """Return whether it was committed; not, if the member's epoch is about to change."""

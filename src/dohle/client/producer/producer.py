@@ -11,7 +11,7 @@ records of a committed one, and none of an aborted one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from dohle.client.config import ProducerConfig
 from dohle.client.errors import ClientClosed, TimedOut
 from dohle.client.group.membership import GroupMetadata
 from dohle.client.group.offsets import OffsetAndMetadata, places_of
+from dohle.client.interceptors import ProducerInterceptors, ProducerRecord
 from dohle.client.metadata import TopicInfo
 from dohle.client.net.connection import Channel
 from dohle.client.producer.accumulator import Accumulator, record_bytes_max
@@ -75,6 +76,9 @@ class Producer:
         self._key_serializer = serializer_of(key_serializer, "key_serializer")
         self._value_serializer = serializer_of(value_serializer, "value_serializer")
         self._partitioner = partitioner_of(partitioner)
+        self._interceptors: ProducerInterceptors | None = None
+        if config.interceptors:
+            self._interceptors = ProducerInterceptors(config.interceptors)
         self._has_own_cluster = is_own
         self.config: ProducerConfig = config
         self._cluster = cluster
@@ -122,7 +126,7 @@ class Producer:
         # A caller that gives up does not take the record back.
         return await asyncio.shield(outcome)
 
-    async def send_soon(
+    def send_soon(
         self,
         topic: str,
         value: Any,
@@ -131,12 +135,26 @@ class Producer:
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
-    ) -> asyncio.Future[RecordMetadata]:
+    ) -> Coroutine[Any, Any, asyncio.Future[RecordMetadata]]:
         """Accept a record and return the future of where it is written.
 
         The partition is the one given, else that of the key, else one that gathers records
         without keys. The timestamp is in milliseconds, by default now.
         """
+        if self._interceptors is not None:
+            record = ProducerRecord(topic, value, key, partition, timestamp, headers)
+            return self._interceptors.send(record, self._accept)
+        return self._accept(topic, value, key, partition, timestamp, headers)
+
+    async def _accept(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+    ) -> asyncio.Future[RecordMetadata]:
         if key.__class__ is not bytes or self._key_serializer is not None:
             key = serialized(key, self._key_serializer, "key")
         if value.__class__ is not bytes or self._value_serializer is not None:
@@ -185,6 +203,11 @@ class Producer:
             self._sender.wake()
         return future
 
+    def hand_over_interceptors(self) -> ProducerInterceptors | None:
+        """Leave interceptors to the caller, which sees records before they are serialized."""
+        interceptors, self._interceptors = self._interceptors, None
+        return interceptors
+
     def _spoil_transaction(self, error: Exception) -> None:
         """Let a transaction without one of its records not be committed, as in Java's client."""
         if self._transactions is not None:
@@ -202,6 +225,7 @@ class Producer:
         """Accept a batch that is filled, and return the future of where its first record is.
 
         It is sent as it is, however large: a broker takes up to ``max.message.bytes``.
+        Interceptors do not see it.
         """
         await asyncio.sleep(0)  # a caller that never waits would keep batches from being sent
         self._check_open()
@@ -370,6 +394,10 @@ class Producer:
                 await self._sender.flush()
         finally:
             await self._sender.stop()
+            if self._interceptors is not None:
+                # Those that are told of outcomes by the loop come first.
+                asyncio.get_running_loop().call_soon(self._interceptors.close)
+                await asyncio.sleep(0)
             if self._transactions is not None:
                 await self._transactions.close()
             if self._has_own_cluster:

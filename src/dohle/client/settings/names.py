@@ -36,6 +36,7 @@ _ALIASES = {
     "codec": ("compression.type", "compression.codec"),
     "delivery_timeout_ms": ("message.timeout.ms",),
     "fetch_max_wait_ms": ("fetch.wait.max.ms",),
+    "interceptors": ("interceptor.classes",),
     "linger_ms": ("queue.buffering.max.ms",),
     "max_in_flight_requests": ("max.in.flight.requests.per.connection", "max.in.flight"),
     "max_partition_fetch_bytes": ("fetch.message.max.bytes",),

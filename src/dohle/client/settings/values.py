@@ -65,7 +65,7 @@ def understand(name: str, value: Any, kind: Any) -> Any:
         if not isinstance(value, str):
             raise TypeError(f"{name} is {value!r}: it must be a string")
         return value
-    if get_origin(kind) is tuple:
+    if get_origin(kind) is tuple and get_args(kind)[0] is str:
         return _words(name, value)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _member(name, value, kind)
