@@ -6,7 +6,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dohle.client import At, OffsetAndMetadata, RebalanceListener, TopicPartition
+from dohle.client import (
+    At,
+    ErrorCode,
+    KafkaError,
+    OffsetAndMetadata,
+    RebalanceListener,
+    TopicPartition,
+)
 from dohle.client.sync import Consumer
 from dohle.core.ids import TopicName
 
@@ -25,14 +32,14 @@ class OwnConsumer:
         from tests.interop.group_consumers import Place, Seen  # which knows this class
 
         self._place, self._seen = Place, Seen
+        self._commits_by_itself = joining.auto_commit_ms is not None or joining.commits_when_revoked
         settings: dict[str, Any] = {
             "bootstrap.servers": joining.bootstrap,
             "group.id": joining.group,
             "group.protocol": joining.protocol,
             "group.instance.id": joining.instance_id,
             "auto.offset.reset": joining.reset,
-            "enable.auto.commit": joining.auto_commit_ms is not None
-            or joining.commits_when_revoked,
+            "enable.auto.commit": self._commits_by_itself,
             "auto.commit.interval.ms": joining.auto_commit_ms or NEVER_MS,
             "isolation.level": "read_committed" if joining.committed_only else "read_uncommitted",
             "fetch.max.wait.ms": 50,
@@ -63,11 +70,17 @@ class OwnConsumer:
         return {self._place(*each) for each in self.consumer.assignment}
 
     def commit(self, offsets: Mapping[Place, int] | None = None) -> None:
-        self.consumer.commit(
-            None
-            if offsets is None
-            else {_partition(each): OffsetAndMetadata(offset) for each, offset in offsets.items()}
-        )
+        if offsets is not None:
+            self.consumer.commit(
+                {_partition(each): OffsetAndMetadata(offset) for each, offset in offsets.items()}
+            )
+            return
+        try:
+            self.consumer.commit()
+        except KafkaError as error:
+            # What it commits by itself, it commits before it gives partitions back or leaves.
+            if error.code is not ErrorCode.REBALANCE_IN_PROGRESS or not self._commits_by_itself:
+                raise
 
     def commit_async(self, report: Callable[[object], None]) -> None:
         self.commit()

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyAssignorUserDataV1
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from dohle.client.group.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
+from dohle.client.group.sticky_user_data import read_user_data, write_user_data
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.protocol.errors import MalformedMessage
 
@@ -52,7 +55,7 @@ def test_what_is_wanted_has_one_owner_who_wants_it(
         assert {each.topic for each in partitions} <= set(members[member_id].topics)
 
 
-@pytest.mark.parametrize("name", ["roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize("name", ["roundrobin", "sticky", "cooperative-sticky"])
 @given(members=members_of_one_kind, counts=any_counts)
 def test_members_who_want_the_same_get_equally_many(
     name: str, members: dict[str, Subscription], counts: dict[TopicName, int]
@@ -135,6 +138,57 @@ def test_h21_of_two_who_claim_a_partition_the_one_of_the_later_generation_has_it
     assert ASSIGNORS["cooperative-sticky"].assign(members, {A: 1})["m2"] == [claimed]
     equal = {name: Subscription((A,), (claimed,), 4) for name in ("m1", "m2")}
     assert Counter(flat(ASSIGNORS["cooperative-sticky"].assign(equal, {A: 1}))) == {claimed: 1}
+
+
+def with_user_data(topics: tuple[TopicName, ...], had: Iterable[TopicPartition]) -> Subscription:
+    return Subscription(topics, user_data=write_user_data(had, 1))
+
+
+@given(sizes=st.tuples(st.integers(1, 5), st.integers(1, 5)), counts=any_counts)
+def test_sticky_members_get_back_what_they_had_as_far_as_it_is_fair(
+    sizes: tuple[int, int], counts: dict[TopicName, int]
+) -> None:
+    old, new = sizes
+    assign = ASSIGNORS["sticky"].assign
+    before = assign({f"m{n}": Subscription((A, B)) for n in range(old)}, counts)
+    members = {f"m{n}": with_user_data((A, B), before.get(f"m{n}", ())) for n in range(new)}
+    after = assign(members, counts)
+    total = len(wanted(members, counts))
+    assert len(flat(after)) == total, "all at once: nobody reads during the rebalance"
+    had = sorted((len(before.get(f"m{n}", ())) for n in range(new)), reverse=True)
+    most_kept = sum(min(size, total // new + (n < total % new)) for n, size in enumerate(had))
+    kept = sum(len({*after[name]} & {*before.get(name, ())}) for name in members)
+    assert kept == most_kept
+
+
+def test_of_two_sticky_members_who_had_a_partition_the_later_generation_has_it() -> None:
+    had = [TopicPartition(A, 0)]
+    members = {
+        f"m{number}": Subscription((A,), user_data=write_user_data(had, generation))
+        for number, generation in enumerate((4, 6, 5))
+    }
+    assert ASSIGNORS["sticky"].assign(members, {A: 1})["m1"] == had
+
+
+@given(
+    had=st.dictionaries(st.sampled_from(TOPICS), st.sets(st.integers(0, 9), min_size=1)),
+    generation=st.integers(-1, 2**31 - 1),
+)
+def test_what_sticky_members_had_is_written_as_aiokafka_writes_it(
+    had: dict[TopicName, set[int]], generation: int
+) -> None:
+    topics = sorted((topic, sorted(some)) for topic, some in had.items())
+    partitions = tuple(TopicPartition(topic, each) for topic, some in topics for each in some)
+    theirs = StickyAssignorUserDataV1(topics, generation).encode()
+    assert write_user_data(partitions, generation) == theirs
+    assert read_user_data(theirs) == (partitions, generation)
+    # Version 0 is the same without the generation.
+    assert read_user_data(theirs[:-4]) == (partitions, -1)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\x7f\xff\xff\xff", b"librdkafka has its own"])
+def test_user_data_that_cannot_be_read_says_nothing(data: bytes) -> None:
+    assert read_user_data(data) == ((), -1)
 
 
 def test_what_members_tell_each_other_is_read_as_it_was_written() -> None:

@@ -55,7 +55,7 @@ def test_a_group_goes_on_where_it_was(own_bootstrap: str, topic: str) -> None:
     within(60, body())
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
 def test_members_share_a_topic_and_every_record_is_read_once(
     own_bootstrap: str, topic: str, assignor: str
 ) -> None:

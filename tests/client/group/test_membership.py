@@ -24,6 +24,7 @@ from dohle.client.group.membership import (
     Sync,
     Take,
 )
+from dohle.client.group.sticky_user_data import read_user_data
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId, TopicName, TopicPartition
 from dohle.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -207,6 +208,21 @@ def test_only_assignors_that_are_all_cooperative_make_a_cooperative_member() -> 
     stable(membership, 1, P0)
     membership.rejoin()
     assert revoke(membership) == Revoke((P0,), is_lost=False)
+
+
+def test_a_sticky_member_gives_everything_up_and_says_what_it_had() -> None:
+    membership = member("sticky", "range")
+    first = membership.step()
+    assert isinstance(first, Join)
+    assert read_subscription(first.request.protocols[0].metadata).user_data == b""
+    stable(membership, 3, P0, P2)
+    membership.rejoin()
+    assert revoke(membership) == Revoke((P0, P2), is_lost=False)
+    step = membership.step()
+    assert isinstance(step, Join)
+    sticky, ranges = (read_subscription(each.metadata) for each in step.request.protocols)
+    assert (sticky.owned, read_user_data(sticky.user_data)) == ((), ((P0, P2), 3))
+    assert ranges.user_data == b""
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])

@@ -101,10 +101,16 @@ def test_assignors_may_be_named_as_javas_classes_are() -> None:
         partition_assignment_strategy=(
             f"{package}.RangeAssignor",
             f"{package}.RoundRobinAssignor",
+            f"{package}.StickyAssignor",
             f"{package}.CooperativeStickyAssignor",
         )
     )
-    assert config.partition_assignment_strategy == ("range", "roundrobin", "cooperative-sticky")
+    assert config.partition_assignment_strategy == (
+        "range",
+        "roundrobin",
+        "sticky",
+        "cooperative-sticky",
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ exist has none. Every subscribed partition gets exactly one owner, except that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dohle.client.group.consumer_protocol import Subscription
+from dohle.client.group.sticky_user_data import read_user_data
 from dohle.core.ids import TopicName, TopicPartition
 
 Members = Mapping[str, Subscription]
@@ -26,6 +27,8 @@ class Assignor:
     name: str
     assign: Callable[[Members, PartitionCounts], Assignment]
     is_cooperative: bool = False
+    #: Whether members say in the subscription's user data what they had.
+    has_user_data: bool = False
 
 
 def assign_ranges(members: Members, counts: PartitionCounts) -> Assignment:
@@ -53,6 +56,17 @@ def assign_round_robin(members: Members, counts: PartitionCounts) -> Assignment:
         assignment[circle[turn % len(circle)]].append(partition)
         turn += 1
     return assignment
+
+
+def assign_sticky(members: Members, counts: PartitionCounts) -> Assignment:
+    """Balance with as few moves as possible; members have revoked everything."""
+    had = {member_id: _with_user_data(each) for member_id, each in members.items()}
+    return _assign_sticky(had, counts, _owners(had, counts))
+
+
+def _with_user_data(subscription: Subscription) -> Subscription:
+    owned, generation = read_user_data(subscription.user_data)
+    return replace(subscription, owned=owned, generation=generation)
 
 
 def assign_cooperative_sticky(members: Members, counts: PartitionCounts) -> Assignment:
@@ -147,6 +161,7 @@ ASSIGNORS = {
     for assignor in (
         Assignor("range", assign_ranges),
         Assignor("roundrobin", assign_round_robin),
+        Assignor("sticky", assign_sticky, has_user_data=True),
         Assignor("cooperative-sticky", assign_cooperative_sticky, is_cooperative=True),
     )
 }
@@ -155,5 +170,6 @@ ASSIGNORS = {
 JAVA_CLASSES = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
     "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }

@@ -32,6 +32,8 @@ class Subscription:
     generation: int = NO_GENERATION
     #: The instance id of a static member; not part of the encoded form.
     instance_id: str | None = None
+    #: What the assignor of its client has added.
+    user_data: bytes = b""
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, tuple[int, ...]]:
@@ -42,10 +44,11 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, tuple[int,
     return {topic: tuple(some) for topic, some in found.items()}
 
 
-def write_subscription(subscription: Subscription) -> bytes:
+def write_subscription(subscription: Subscription, user_data: bytes | None = None) -> bytes:
     """Encode the subscription that a member sends when it joins."""
     message = ConsumerProtocolSubscription(
         topics=subscription.topics,
+        user_data=user_data,
         owned_partitions=tuple(
             ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=partitions)
             for topic, partitions in by_topic(subscription.owned).items()
@@ -63,6 +66,7 @@ def read_subscription(data: bytes, instance_id: str | None = None) -> Subscripti
         _flat({each.topic: each.partitions for each in message.owned_partitions}),
         message.generation_id,
         instance_id,
+        bytes(message.user_data or b""),
     )
 
 

@@ -32,6 +32,7 @@ from dohle.client.group.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
+from dohle.client.group.sticky_user_data import write_user_data
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId, TopicName, TopicPartition
 from dohle.protocol.errors import MalformedMessage
@@ -149,6 +150,8 @@ class GroupMembership:
         self._counts: dict[TopicName, int] | None = None
         self._assignments: dict[str, tuple[TopicPartition, ...]] = {}
         self._assigned: tuple[TopicPartition, ...] = ()
+        #: The last assignment as sticky members tell it; None before the first.
+        self._user_data: bytes | None = None
         self._is_assigning = False
         self._is_lost = False
         self._is_saved = False
@@ -289,6 +292,7 @@ class GroupMembership:
     def taken(self) -> None:
         """Report that the assigned partitions are being read."""
         self.owned = self._assigned
+        self._user_data = write_user_data(self.owned, self.generation_id)
         self.state = MemberState.STABLE
 
     def stopped(self) -> None:
@@ -348,7 +352,7 @@ class GroupMembership:
         self.state = MemberState.JOINING
 
     def _join_request(self) -> JoinGroupRequest:
-        metadata = write_subscription(Subscription(self._topics, self.owned, self.generation_id))
+        subscription = Subscription(self._topics, self.owned, self.generation_id)
         return JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self._session_timeout_ms,
@@ -357,7 +361,13 @@ class GroupMembership:
             group_instance_id=self.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=tuple(
-                JoinGroupRequestProtocol(name=name, metadata=metadata) for name in self._assignors
+                JoinGroupRequestProtocol(
+                    name=name,
+                    metadata=write_subscription(
+                        subscription, self._user_data if assignor.has_user_data else None
+                    ),
+                )
+                for name, assignor in self._assignors.items()
             ),
         )
 
