@@ -16,6 +16,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "client.md"
 PRINTED = [
     "orders-0 at 0\n1000 more\n",
     "499502 cups\n",
+    "orders-0: 1001 up to 1000\n1001 rows\n",
     "[(('source', b'till-1'),)] 1\n",
     "both, or none\n",
     "hello\n",

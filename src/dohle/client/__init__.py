@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         OffsetReset,
         ProducerConfig,
     )
+    from dohle.client.consumer.columns import ColumnBatch
     from dohle.client.consumer.consumer import Consumer
     from dohle.client.consumer.fetched import ConsumedRecord
     from dohle.client.consumer.offsets import OffsetInfo
@@ -101,6 +102,7 @@ __all__ = [
     "ClusterDescription",
     "ClusterMetadata",
     "Codec",
+    "ColumnBatch",
     "ConfigChange",
     "ConfigEntry",
     "ConfigResource",
@@ -207,6 +209,7 @@ _HOMES = {
         "OffsetReset",
         "ProducerConfig",
     ),
+    "consumer.columns": ("ColumnBatch",),
     "consumer.consumer": ("Consumer",),
     "consumer.fetched": ("ConsumedRecord",),
     "consumer.offsets": ("OffsetInfo",),

@@ -21,12 +21,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import wraps
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from dohle.client.admin.admin import Admin as AsyncAdmin
 from dohle.client.config import ConsumerConfig, ProducerConfig
+from dohle.client.consumer.columns import ColumnBatch
 from dohle.client.consumer.consumer import Consumer as AsyncConsumer
 from dohle.client.consumer.fetched import ConsumedRecord
+from dohle.client.consumer.fetcher import Form
 from dohle.client.consumer.given_starts import GivenStarts
 from dohle.client.consumer.starts import At, Start
 from dohle.client.group.membership import GroupMetadata
@@ -41,6 +43,9 @@ from dohle.client.producer.partitioner import Partitioner
 from dohle.client.producer.producer import Producer as AsyncProducer
 from dohle.client.serializers import Serialization, serialized, serializer_of
 from dohle.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Admin", "Consumer", "Producer"]
 
@@ -280,6 +285,28 @@ class Consumer:
                 raise StopIteration
         return ahead.popleft()
 
+    @overload
+    def consume_batches(self) -> Iterator[ColumnBatch]: ...
+    @overload
+    def consume_batches(
+        self, *, arrow: Literal[True], headers: bool = False
+    ) -> Iterator[pa.RecordBatch]: ...
+    def consume_batches(
+        self, *, arrow: bool = False, headers: bool = False
+    ) -> Iterator[ColumnBatch] | Iterator[pa.RecordBatch]:
+        """Hand out records by columns: as :meth:`dohle.client.Consumer.consume_batches`."""
+        return self._batches(self._core.batch_form(arrow=arrow, headers=headers))
+
+    def _batches(self, form: Form) -> Iterator[Any]:
+        while True:
+            if self._ahead:
+                self._change(_nothing)
+            batch = self._thread.call(self._core.poll_batch(form, timeout_ms=_WAIT_MS))
+            if batch is not None:
+                yield batch
+            elif self._core.is_done:
+                return
+
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until they are resumed."""
         self._thread.run(lambda: self._core.pause(partitions))
@@ -377,6 +404,10 @@ class Admin:
     def close(self) -> None:
         """Close the connections."""
         self._thread.call(self._core.close())
+
+
+async def _nothing() -> None:
+    pass
 
 
 async def _enter(context: AbstractAsyncContextManager[Any]) -> None:

@@ -12,17 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, Self
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from dohle.client.config import ConsumerConfig, GroupProtocol
 from dohle.client.consumer.begun import Begun
+from dohle.client.consumer.columns import ColumnBatch, form_of
 from dohle.client.consumer.deserializing import record_deserializer
 from dohle.client.consumer.fetched import ConsumedRecord, PartitionReader
-from dohle.client.consumer.fetcher import Fetcher
+from dohle.client.consumer.fetcher import Fetcher, Form, records_one_by_one
 from dohle.client.consumer.given_starts import GivenStarts, start_of, starts_of
 from dohle.client.consumer.offsets import resolve_starts
-from dohle.client.consumer.opening import readers_at, reset_offsets
+from dohle.client.consumer.opening import (
+    offsets_of_starts,
+    readers_at,
+)
+from dohle.client.consumer.rebalancing import Rebalancing, positions
 from dohle.client.consumer.starts import Start
 from dohle.client.errors import ClientClosed
 from dohle.client.group.commits import Commits
@@ -35,6 +40,9 @@ from dohle.client.interceptors import ConsumerInterceptors
 from dohle.client.serializers import Serialization, SerializationFailed
 from dohle.client.settings.names import Where, given
 from dohle.core.ids import GroupId, TopicName, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Consumer:
@@ -81,7 +89,7 @@ class Consumer:
         self._group_channel = cluster.new_channel("group")
         self._commits: Commits | None = None
         self._member: Member | None = None
-        self._listener = RebalanceListener()
+        self._rebalancing: Rebalancing | None = None
         self._stop_at_end = False
         self._is_closed = False
         if self.config.group_id is not None:
@@ -93,6 +101,7 @@ class Consumer:
                 report=self._fetcher.errors.append,
                 on_commit=None if self._interceptors is None else self._interceptors.on_commit,
             )
+            self._rebalancing = Rebalancing(cluster, config, self._fetcher, self._commits)
             if self.config.enable_auto_commit:
                 self._commits.start(self.config.auto_commit_interval_ms)
 
@@ -117,14 +126,7 @@ class Consumer:
     async def _assign(
         self, starts: Mapping[TopicPartition, Start | None], stop_at_end: bool
     ) -> None:
-        said = {each: start for each, start in starts.items() if start is not None}
-        offsets = await resolve_starts(self._cluster, said, self.config.isolation_level)
-        unsaid = [each for each in starts if each not in said]
-        if unsaid and self._commits is not None:
-            found = await self._commits.committed(unsaid)
-            offsets |= {each: place.offset for each, place in found.items()}
-        if missing := [each for each in unsaid if each not in offsets]:
-            offsets |= await reset_offsets(self._cluster, self.config, missing)
+        offsets = await offsets_of_starts(self._cluster, self.config, self._commits, starts)
         self._stop_at_end = stop_at_end
         readers = await readers_at(
             self._cluster, self.config, offsets, stop_at_end=self._stop_at_end
@@ -165,8 +167,10 @@ class Consumer:
         listener: RebalanceListener | None,
         stop_at_end: bool,
     ) -> None:
-        self._listener = listener or RebalanceListener()
-        self._stop_at_end = stop_at_end
+        rebalancing = self._rebalancing
+        assert rebalancing is not None
+        rebalancing.listener = listener or RebalanceListener()
+        self._stop_at_end = rebalancing.stop_at_end = stop_at_end
         if self._member is not None:
             await self._member.subscribe(wanted)
             return
@@ -177,9 +181,9 @@ class Consumer:
             commits.group_id,
             wanted,
             self._group_channel,
-            give_up=self._give_up,
-            save=self._save,
-            take=self._take,
+            give_up=rebalancing.give_up,
+            save=rebalancing.save,
+            take=rebalancing.take,
             wake_reader=self._fetcher.news.set,
             report=self._fetcher.errors.append,
         )
@@ -198,14 +202,14 @@ class Consumer:
         await self._attend_begun()
         self._is_told_what = False
         member, self._member = self._member, None
-        if member is None or self._commits is None:
+        if member is None or self._commits is None or self._rebalancing is None:
             return
         await member.stop()
         owned = member.membership.owned
         try:
             if owned:
                 is_lost = not member.membership.may_commit
-                await self._hand_back(owned, is_lost=is_lost, commit=commit)
+                await self._rebalancing.hand_back(owned, is_lost=is_lost, commit=commit)
         finally:
             self._commits.membership = None
             await member.leave()
@@ -283,7 +287,8 @@ class Consumer:
         """Commit offsets, by default the positions after all returned records."""
         self._check_open()
         commits = self._group_commits()
-        await commits.commit(self._positions() if offsets is None else places_of(offsets))
+        places = positions(self._fetcher) if offsets is None else places_of(offsets)
+        await commits.commit(places)
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
@@ -293,6 +298,7 @@ class Consumer:
         return await self._group_commits().committed(partitions)
 
     def __aiter__(self) -> Self:
+        self._fetcher.hand_out(records_one_by_one)
         return self
 
     async def __anext__(self) -> ConsumedRecord:
@@ -335,6 +341,7 @@ class Consumer:
 
         An empty list means that none came in time, or that reading is done.
         """
+        self._fetcher.hand_out(records_one_by_one)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 items = [await self.__anext__()]
@@ -360,6 +367,44 @@ class Consumer:
             items[1:] = self._interceptors.on_consume(items[1:])
         return items
 
+    @overload
+    def consume_batches(self) -> AsyncIterator[ColumnBatch]: ...
+    @overload
+    def consume_batches(
+        self, *, arrow: Literal[True], headers: bool = False
+    ) -> AsyncIterator[pa.RecordBatch]: ...
+    def consume_batches(
+        self, *, arrow: bool = False, headers: bool = False
+    ) -> AsyncIterator[ColumnBatch] | AsyncIterator[pa.RecordBatch]:
+        """Hand out records by columns, some thousands of a partition at a time.
+
+        Each is a :class:`ColumnBatch`, or with ``arrow=True`` a RecordBatch of pyarrow with the
+        columns of Spark's Kafka source. Keys and values are bytes.
+        """
+        return self._batches(self.batch_form(arrow=arrow, headers=headers))
+
+    async def _batches(self, form: Form) -> AsyncIterator[Any]:
+        while (batch := await self.poll_batch(form)) is not None:
+            yield batch
+
+    def batch_form(self, *, arrow: bool, headers: bool) -> Form:
+        """Return what :meth:`poll_batch` takes; raise why there are no such batches."""
+        if self._deserialize is not None or self._interceptors is not None:
+            raise ValueError(
+                "consume_batches hands out bytes as they are: use a consumer without "
+                "deserializers and interceptors"
+            )
+        return form_of(arrow=arrow, headers=headers)
+
+    async def poll_batch(self, form: Form, *, timeout_ms: int | None = None) -> Any:
+        """Return the next batch; None if none came in time, or reading is done."""
+        self._fetcher.hand_out(form)
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                return await self.__anext__()
+        except (TimeoutError, StopAsyncIteration):
+            return None
+
     async def close(self, *, commit: bool = True) -> None:
         """Stop reading, commit (with auto-commit) and leave the group."""
         if self._is_closed:
@@ -371,7 +416,7 @@ class Consumer:
             if self._member is not None:
                 await self.unsubscribe(commit=commit)
             elif self._commits is not None and commit and self.config.enable_auto_commit:
-                await self._commits.commit_quietly(self._positions())
+                await self._commits.commit_quietly(positions(self._fetcher))
         finally:
             self._is_closed = True
             self._fetcher.news.set()
@@ -398,7 +443,7 @@ class Consumer:
     async def _attend(self, commits: Commits) -> None:
         """Handle what waits for the caller to ask for more."""
         if commits.is_due:
-            commits.commit_by_itself(self._positions())
+            commits.commit_by_itself(positions(self._fetcher))
         member = self._member
         if member is None:
             return
@@ -406,65 +451,6 @@ class Consumer:
             await member.gate.let_reader_in()
         if member.failure is not None:
             raise member.failure
-
-    async def _save(self) -> None:
-        """Commit what was read before a rebalance during which reading continues."""
-        assert self._commits is not None
-        if self.config.enable_auto_commit:
-            await self._commits.commit_quietly(self._positions())
-
-    async def _give_up(self, partitions: tuple[TopicPartition, ...], is_lost: bool) -> None:
-        """Revoke partitions during a rebalance."""
-        try:
-            await self._hand_back(partitions, is_lost=is_lost, commit=True)
-        except Exception as error:
-            # It comes from the listener: the caller gets it, and the rebalance continues.
-            self._fetcher.errors.append(error)
-
-    async def _hand_back(
-        self, partitions: tuple[TopicPartition, ...], *, is_lost: bool, commit: bool
-    ) -> None:
-        assert self._commits is not None
-        try:
-            if is_lost:
-                await self._listener.on_partitions_lost(partitions)
-                return
-            if commit and self.config.enable_auto_commit:
-                places = self._positions()
-                await self._commits.commit_quietly(
-                    {each: places[each] for each in partitions if each in places}
-                )
-            await self._listener.on_partitions_revoked(partitions)
-        finally:
-            self._fetcher.remove(partitions)
-            self._commits.forget(partitions)
-
-    async def _take(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Start reading assigned partitions at their committed offsets."""
-        assert self._commits is not None
-        if partitions:
-            found = await self._commits.committed(partitions)
-            offsets = {each: place.offset for each, place in found.items()}
-            missing = [each for each in partitions if each not in offsets]
-            if missing:
-                offsets |= await reset_offsets(self._cluster, self.config, missing)
-            readers = await readers_at(
-                self._cluster, self.config, offsets, stop_at_end=self._stop_at_end
-            )
-            for reader in readers:
-                if reader.partition in found:
-                    reader.position_epoch = found[reader.partition].leader_epoch
-            self._fetcher.add(readers)
-        try:
-            await self._listener.on_partitions_assigned(partitions)
-        except Exception as error:
-            self._fetcher.errors.append(error)
-
-    def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        return {
-            partition: OffsetAndMetadata(reader.position, reader.position_epoch)
-            for partition, reader in self._fetcher.readers.items()
-        }
 
     def _on_commit_news(self) -> None:
         self._fetcher.news.set()

@@ -117,12 +117,13 @@ class FetchedRecords:
     def __init__(self, reader: PartitionReader, data: PartitionData) -> None:
         self.reader = reader
         self.generation = reader.generation
-        self._aborted = AbortedTransactions(
+        #: Producer id and first offset of transactions that were aborted.
+        self.aborted = tuple(
             (each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
         )
         self._batches: list[Batch] = []
         self._error: KafkaError | None = None
-        records = data.records or b""
+        self.data = records = data.records or b""
         try:
             self._batches.extend(batches(records))
         except CorruptBatch as error:
@@ -160,10 +161,11 @@ class FetchedRecords:
         """Yield the records and advance the reader's position."""
         reader = self.reader
         topic, partition = reader.partition
+        aborted = AbortedTransactions(self.aborted)
         for batch in self._batches:
             if config.check_crcs:
                 batch.ensure_valid()
-            skip = self._aborted.covers(batch) or batch.is_control
+            skip = aborted.covers(batch) or batch.is_control
             if not skip and batch.last_offset >= reader.position:
                 epoch, kind = batch.partition_leader_epoch, batch.timestamp_type
                 reader.position_epoch = epoch
@@ -182,3 +184,12 @@ class FetchedRecords:
                 return
         if self._error is not None:
             raise self._error
+
+    def returned_to(self, offset: int) -> None:
+        """Advance the reader's position past what was returned by other means."""
+        if offset > self.reader.position:
+            self.reader.position = offset
+            for batch in self._batches:
+                if batch.last_offset >= offset - 1:
+                    self.reader.position_epoch = batch.partition_leader_epoch
+                    break

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 
 from dohle.client.cluster import Cluster
@@ -45,6 +45,15 @@ from dohle.protocol.messages.fetch import (
 _BUFFERED_MAX = 2
 
 
+#: How the records of a response are handed out: one by one, or by columns.
+Form = Callable[[FetchedRecords, ConsumerConfig], Iterator[Any]]
+
+
+def records_one_by_one(fetched: FetchedRecords, config: ConsumerConfig) -> Iterator[ConsumedRecord]:
+    """Hand out each record."""
+    return fetched.records(config)
+
+
 class Fetcher:
     """Fetches partitions for a consumer; used by one task at a time."""
 
@@ -61,7 +70,8 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._ready: deque[FetchedRecords] = deque()
         self._current: FetchedRecords | None = None
-        self._records: Iterator[ConsumedRecord] | None = None
+        self._records: Iterator[Any] | None = None
+        self._form: Form = records_one_by_one
         self._busy_nodes: set[BrokerId] = set()
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_refreshing = False
@@ -111,11 +121,18 @@ class Fetcher:
         self._current = self._records = None
         return None
 
+    def hand_out(self, form: Form) -> None:
+        """Return what is fetched in this form from now on, from where the caller is."""
+        if form != self._form:
+            self._form = form
+            if self._current is not None:
+                self._records = form(self._current, self.config)
+
     def open_next(self) -> None:
         """Start with the next response, and let the one after it be fetched meanwhile."""
         if self._ready:
             self._current = self._ready.popleft()
-            self._records = self._current.records(self.config)
+            self._records = self._form(self._current, self.config)
             self.fetch_more()
 
     def fetch_more(self) -> None:
