@@ -241,14 +241,15 @@ def test_an_operation_on_several_things_is_not_done_to_the_letters_of_one(
         slip = NewTopic("orders")
         with pytest.raises(TypeError, match=r"topics is NewTopic.*: pass a list, even of one"):
             admin.create_topics(slip)
+        slip = ["orders"]
         with pytest.raises(TypeError, match=r"topics has 'orders': pass NewTopic\(name"):
-            admin.create_topics(["orders"])
+            admin.create_topics(slip)
         for method in (admin.delete_topics, admin.describe_topics):
             with pytest.raises(TypeError, match="names is 'orders': pass a list, even of one"):
                 method("orders")
-        for method in (admin.delete_groups, admin.describe_groups):
+        for of_groups in (admin.delete_groups, admin.describe_groups):
             with pytest.raises(TypeError, match="group_ids is 'billing': pass a list"):
-                method("billing")
+                of_groups("billing")
 
 
 def test_what_brokers_answer_without_a_word_is_told_with_what_to_do(own_bootstrap: str) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,8 +20,10 @@ from tests.interop.members import (
     places_of,
     values_seen,
 )
-from tests.interop.quick_broker import Feed, fresh, new_topic, serving
+from tests.interop.process import BrokerProcess
+from tests.interop.quick_broker import QUICK, Feed, fresh, new_topic, serving, write
 from tests.interop.waiting import wait_until
+from tests.ports import free_port
 
 PARTITIONS = 6
 
@@ -145,3 +148,31 @@ def test_members_with_patterns_of_both_clients_share_a_group(bootstrap: str, own
         Member(replace(by_pattern, library="confluent")) as two,
     ):
         await_settled([one, two], places_of(topics[0], 2) | places_of(topics[1], 2))
+
+
+def test_members_of_both_clients_survive_a_killed_broker(tmp_path: Path) -> None:
+    """They go on with what they have, and none of it is given to another."""
+    with BrokerProcess(tmp_path, QUICK, port=free_port()) as broker, ExitStack() as stack:
+        topic = new_topic(broker.bootstrap, PARTITIONS)
+        places = places_of(topic, PARTITIONS)
+        own = Joining(
+            "dohle", broker.bootstrap, "group", (topic,), protocol="consumer", auto_commit_ms=100
+        )
+        ledger = Ledger()
+        everybody: list[Member] = []
+        for number, how in enumerate((own, replace(own, library="confluent"), own)):
+            everybody.append(stack.enter_context(Member(how, ledger, f"member {number}")))
+            await_settled(everybody, places)
+        before = [member.assignment for member in everybody]
+        for number in range(2):
+            broker.kill()
+            broker.start()
+            values = [b"%d in %d" % (number, partition) for partition in range(PARTITIONS)]
+            for partition, value in enumerate(values):
+                write(broker.bootstrap, topic, [value], partition)
+            await_values(everybody, values)
+            assert [member.assignment for member in everybody] == before
+        everybody[0].close()
+        await_settled(everybody[1:], places)
+        assert ledger.conflicts == []
+        assert broker.failures == []

@@ -20,10 +20,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from dohle.client.admin.admin import Admin as AsyncAdmin
 from dohle.client.config import ConsumerConfig, ProducerConfig
 from dohle.client.consumer.columns import ColumnBatch
 from dohle.client.consumer.consumer import Consumer as AsyncConsumer
@@ -42,6 +40,7 @@ from dohle.client.producer.handover import Handover
 from dohle.client.producer.partitioner import Partitioner
 from dohle.client.producer.producer import Producer as AsyncProducer
 from dohle.client.serializers import Serialization, serialized, serializer_of
+from dohle.client.sync_admin import Admin
 from dohle.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -366,44 +365,6 @@ class Consumer:
             await change()
 
         self._thread.call(give_back_and_change())
-
-
-class Admin:
-    """Administration: the methods of :class:`dohle.client.Admin`, which wait for their results."""
-
-    def __init__(
-        self, bootstrap: str | Iterable[str] | Mapping[str, Any] | None = None, **settings: Any
-    ) -> None:
-        """Administer a cluster: where it is, and settings by name."""
-        self._thread = loop_thread()
-
-        async def make() -> AsyncAdmin:
-            return AsyncAdmin(bootstrap, **settings)
-
-        self._core = self._thread.call(make())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def __dir__(self) -> list[str]:
-        # For notebooks and shells, which complete by it.
-        return sorted({*super().__dir__(), *(each for each in dir(AsyncAdmin) if each[0] != "_")})
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._core, name)
-
-        @wraps(method)
-        def call(*arguments: Any, **named: Any) -> Any:
-            return self._thread.call(method(*arguments, **named))
-
-        return call
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._thread.call(self._core.close())
 
 
 async def _nothing() -> None:

@@ -15,8 +15,10 @@ from dohle.client import (
     Cluster,
     ColumnBatch,
     Consumer,
+    ConsumerConfig,
     ConsumerInterceptor,
     NewTopic,
+    OffsetReset,
     Producer,
     TopicPartition,
     sync,
@@ -97,10 +99,10 @@ def test_a_batch_counts_as_read_when_the_next_one_is_asked_for(
     async def body() -> None:
         async with Cluster(own_bootstrap) as cluster:
             partition = await filled(cluster, topic)
-            settings = {"group_id": topic, "auto_offset_reset": "earliest"}
+            config = ConsumerConfig(group_id=topic, auto_offset_reset=OffsetReset.EARLIEST)
             seen: list[int] = []
             for _ in range(3):
-                async with Consumer(cluster, **settings) as consumer:
+                async with Consumer(cluster, config) as consumer:
                     await consumer.subscribe([topic], stop_at_end=True)
                     if arrow:
                         async for rows in consumer.consume_batches(arrow=True):
@@ -113,7 +115,7 @@ def test_a_batch_counts_as_read_when_the_next_one_is_asked_for(
                     # It is committed at the end, so that the next one goes on behind it.
             assert seen == [*range(len(seen))]
             assert seen
-            found = await Consumer(cluster, **settings).committed([partition])
+            found = await Consumer(cluster, config).committed([partition])
             assert found[partition].offset == len(seen)
 
     within(60, body())
@@ -198,7 +200,7 @@ def test_aborted_transactions_are_left_out(own_bootstrap: str, topic: str) -> No
 def test_who_wants_values_that_are_not_bytes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async def body() -> None:
         for settings in ({"value_deserializer": "str"}, {"interceptors": ConsumerInterceptor()}):
-            async with Consumer("127.0.0.1:1", **settings) as consumer:  # type: ignore[arg-type]
+            async with Consumer("127.0.0.1:1", **settings) as consumer:
                 with pytest.raises(ValueError, match="without deserializers and interceptors"):
                     consumer.consume_batches()
         monkeypatch.setattr(columns, "find_spec", lambda name: None)

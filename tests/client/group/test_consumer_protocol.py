@@ -283,6 +283,23 @@ def test_a_pattern_with_flags_that_brokers_do_not_have_is_refused_at_once(topic:
     within(20, body())
 
 
+def test_a_topic_that_does_not_exist_is_told_of_and_read_when_it_does(
+    own_bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        async with (
+            Cluster(own_bootstrap) as cluster,
+            Consumer(cluster, replace(GROUP, group_id=topic)) as consumer,
+        ):
+            await consumer.subscribe([topic])
+            told = f"there is no topic {topic}; it is waited for"
+            await poll_until(lambda _: told in caplog.text, consumer)
+            partitions = await make_topic(cluster, topic, 1)
+            await poll_until(lambda _: consumer.assignment == partitions, consumer)
+
+    within(60, body())
+
+
 def test_offsets_of_a_member_can_be_part_of_a_transaction(own_bootstrap: str, topic: str) -> None:
     async def body() -> None:
         config = replace(GROUP, group_id=topic, enable_auto_commit=False)

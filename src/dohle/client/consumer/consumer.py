@@ -313,7 +313,7 @@ class Consumer:
         while True:
             if self._commits is not None:
                 await self._attend(self._commits)
-            item = fetcher.next_buffered()
+            item: ConsumedRecord | None = fetcher.next_buffered()
             if item is not None:
                 if self._deserialize is not None:
                     item = self._deserialize(item)
@@ -349,7 +349,7 @@ class Consumer:
             return []
         fetcher = self._fetcher
         while len(items) < max_records:
-            item = fetcher.next_buffered()
+            item: ConsumedRecord | None = fetcher.next_buffered()
             if item is None:
                 if not fetcher.has_answers:
                     break

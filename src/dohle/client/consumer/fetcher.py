@@ -103,8 +103,8 @@ class Fetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._cluster.close_channel(self._channel)
 
-    def next_buffered(self) -> ConsumedRecord | None:
-        """Return the next record of the current response, if there is one."""
+    def next_buffered(self) -> Any:
+        """Return the next record of the current response, if there is one, in its form."""
         if self._records is None or self._current is None:
             return None
         reader = self._current.reader

@@ -145,14 +145,18 @@ class Commits:
         self._wake()
 
     async def _commit(self, offsets: Offsets) -> None:
-        try:
-            async with asyncio.timeout(self._cluster.config.api_timeout_ms / 1000):
-                failures = 0
-                while not await self._try_to_commit(offsets):
-                    failures += 1
-                    await asyncio.sleep(self._cluster.backoff.delay_s(failures))
-        except TimeoutError:
-            raise TimedOut(f"commit of group {self.group_id}: its epoch is too old") from None
+        loop = asyncio.get_running_loop()
+        timeout_s = self._cluster.config.api_timeout_ms / 1000
+        deadline = loop.time() + timeout_s
+        failures = 0
+        while not await self._try_to_commit(offsets):
+            if loop.time() > deadline:
+                raise TimedOut(
+                    f"commit of group {self.group_id}: its epoch has been too old for "
+                    f"{timeout_s:g} s, for want of answers to heartbeats"
+                )
+            failures += 1
+            await asyncio.sleep(self._cluster.backoff.delay_s(failures))
         self._last.update(offsets)
         if self._on_commit is not None:
             self._on_commit(offsets)

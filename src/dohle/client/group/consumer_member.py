@@ -14,6 +14,7 @@ It runs in the background. Rules it keeps:
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable
 
@@ -36,6 +37,8 @@ from dohle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+
+logger = logging.getLogger("dohle.client")
 
 #: Before the coordinator has said how often it wants to hear from this member.
 _FIRST_INTERVAL_MS = 1000
@@ -84,6 +87,7 @@ class ConsumerMember:
         self._hurry = asyncio.Event()
         self._moving: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start to join."""
@@ -99,7 +103,23 @@ class ConsumerMember:
             self.membership.subscribe(regex=server_regex(topics))
         else:
             self.membership.subscribe(topics)
+            await _end(self._telling)
+            self._telling = asyncio.get_running_loop().create_task(self._tell_of_missing(topics))
         self.wake()
+
+    async def _tell_of_missing(self, topics: tuple[TopicName, ...]) -> None:
+        """Tell of topics that do not exist; the coordinator assigns them when they do."""
+        try:
+            metadata = await self._cluster.retry("topics", lambda: self._cluster.refresh(topics))
+        except KafkaError:
+            return  # the heartbeats meet it too
+        missing = sorted({*topics} - metadata.topics.keys())
+        if missing:
+            logger.warning(
+                "group %s: there is no topic %s; it is waited for",
+                self.membership.group_id,
+                ", ".join(missing),
+            )
 
     def wake(self) -> None:
         """Check what is to be done."""
@@ -108,6 +128,7 @@ class ConsumerMember:
 
     async def stop(self) -> None:
         """Move no more partitions. It stays a member, and can commit, until it leaves."""
+        await _end(self._telling)
         await _end(self._moving)
 
     async def leave(self) -> None:
@@ -191,6 +212,10 @@ class ConsumerMember:
                 self._is_refusal_told = False
             except KafkaError as error:
                 self._heed(error)
+            except Exception as error:
+                # Nobody awaits this task: the error must reach the caller here.
+                self._fail(error)
+                raise
             self._wake.set()
             await self._wait_for_next()
 
