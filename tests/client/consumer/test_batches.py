@@ -24,7 +24,12 @@ from dohle.client import (
     sync,
 )
 from dohle.client.consumer import columns
+from dohle.client.consumer.columns import column_batches
+from dohle.client.consumer.fetched import FetchedRecords, PartitionReader
 from dohle.core.ids import TopicName
+from dohle.protocol.messages.fetch import PartitionData
+from dohle.records.builder import BatchBuilder
+from dohle.records.errors import CorruptBatch
 from tests.client.scripted_broker import within
 
 COUNT = 3000
@@ -195,6 +200,26 @@ def test_aborted_transactions_are_left_out(own_bootstrap: str, topic: str) -> No
                 assert values == [b"a", b"c"]
 
     within(60, body())
+
+
+def test_what_comes_before_a_damaged_batch_is_handed_out_before_its_error() -> None:
+    good, bad = (batch_of(start) for start in (0, 3))
+    bad[-1] ^= 1
+    reader = PartitionReader(TopicPartition(TopicName("t"), 0), 1)
+    fetched = FetchedRecords(reader, PartitionData(records=bytes(good + bad)))
+    batches = column_batches(fetched, ConsumerConfig())
+    assert next(batches).offsets == (1, 2)
+    assert reader.position == 3
+    with pytest.raises(CorruptBatch):
+        next(batches)
+    assert reader.position == 3
+
+
+def batch_of(start: int) -> bytearray:
+    builder = BatchBuilder(base_offset=start)
+    for number in range(3):
+        builder.append(number, None, b"value")
+    return builder.build()
 
 
 def test_who_wants_values_that_are_not_bytes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

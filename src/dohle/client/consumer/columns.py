@@ -41,26 +41,34 @@ class ColumnBatch(NamedTuple):
 def column_batches(fetched: FetchedRecords, config: ConsumerConfig) -> Iterator[ColumnBatch]:
     """Yield the records by columns and advance the reader's position.
 
-    Those before a damaged one come first; then its error is raised.
+    Those of the batches before a damaged one come first; then its error is raised.
     """
-    records = fetched.records(config)
+    reader = fetched.reader
+    lists = fetched.record_lists(config)
+    rows: list[Record] = []
     failure: Exception | None = None
-    is_more = True
-    while is_more and failure is None:
-        rows: list[Record] = []
+    while failure is None:
         try:
-            is_more = False
-            for item in records:
-                rows.append(item.record)
-                if len(rows) == ROWS_MAX:
-                    is_more = True
-                    break
+            rows += next(lists)
+        except StopIteration:
+            break
         except Exception as error:
             failure = error
-        if rows:
-            yield ColumnBatch(*fetched.reader.partition, *zip(*rows, strict=True))
+        whole = len(rows) // ROWS_MAX * ROWS_MAX
+        for begin in range(0, whole, ROWS_MAX):
+            yield _handed_out(fetched, rows[begin : begin + ROWS_MAX])
+        del rows[:whole]
+    if rows:
+        yield _handed_out(fetched, rows)
     if failure is not None:
         raise failure
+    end = fetched.next_offset
+    fetched.returned_to(end if reader.stop_at is None else min(end, reader.stop_at))
+
+
+def _handed_out(fetched: FetchedRecords, rows: list[Record]) -> ColumnBatch:
+    fetched.returned_to(rows[-1].offset + 1)
+    return ColumnBatch(*fetched.reader.partition, *zip(*rows, strict=True))
 
 
 def arrow_batches(

@@ -185,8 +185,28 @@ class FetchedRecords:
         if self._error is not None:
             raise self._error
 
+    def record_lists(self, config: ConsumerConfig) -> Iterator[list[Record]]:
+        """Yield the records of each batch; the caller reports what it has returned of them."""
+        start, stop_at = self.reader.position, self.reader.stop_at
+        aborted = AbortedTransactions(self.aborted)
+        for batch in self._batches:
+            if config.check_crcs:
+                batch.ensure_valid()
+            skip = aborted.covers(batch) or batch.is_control
+            if not skip and batch.last_offset >= start:
+                records = list(batch.records(config.decompressed_bytes_max))
+                if records and records[0].offset < start:
+                    records = [record for record in records if record.offset >= start]
+                if stop_at is not None and batch.last_offset >= stop_at:
+                    records = [record for record in records if record.offset < stop_at]
+                yield records
+            if stop_at is not None and batch.next_offset >= stop_at:
+                return
+        if self._error is not None:
+            raise self._error
+
     def returned_to(self, offset: int) -> None:
-        """Advance the reader's position past what was returned by other means."""
+        """Advance the reader's position past what was returned."""
         if offset > self.reader.position:
             self.reader.position = offset
             for batch in self._batches:
