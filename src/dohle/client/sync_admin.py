@@ -13,6 +13,7 @@ from dohle.client.admin.group_values import (
     TransactionDescription,
     TransactionListing,
 )
+from dohle.client.admin.quotas import QuotaEntity, QuotaFilter
 from dohle.client.admin.results import Results
 from dohle.client.admin.users import UserPassword
 from dohle.client.admin.values import (
@@ -378,3 +379,20 @@ class Admin:
     def remove_password(self, user: str, mechanism: ScramMechanism) -> None:
         """Take a password away: nobody can log in with it any more."""
         self._thread.call(self._core.remove_password(user, mechanism))
+
+    def describe_client_quotas(
+        self, wanted: Iterable[QuotaFilter] = (), *, strict: bool = False
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Return the quotas of entities that all filters match; ``strict``: with nothing else."""
+        return self._thread.call(self._core.describe_client_quotas(wanted, strict=strict))
+
+    def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+    ) -> Results[QuotaEntity, None]:
+        """Set the quotas of entities, by key; None removes one, if it is set."""
+        return self._thread.call(
+            self._core.alter_client_quotas(changes, validate_only=validate_only)
+        )
