@@ -371,9 +371,45 @@ def test_the_command_line_shows_what_is_remote_and_finds_what_is_missing(
     verify = ["tier", "verify", _TOPIC, "--tier", str(tmp_path / "store"), "-b", tiered.bootstrap]
     assert main(verify) == 0
     assert capsys.readouterr().out == f"{len(rows)} segments, all there\n"
-    next((tmp_path / "store").rglob("*.indexes")).unlink()
+    assert main([*verify, "--read"]) == 0
+    log = next((tmp_path / "store").rglob("*.log"))
+    *good, last = log.read_bytes()
+    log.write_bytes(bytes([*good, last ^ 1]))
+    assert main(verify) == 0, "all is there, and of the size that it had"
+    assert main([*verify, "--read"]) == 1
+    assert f"{log.name}: wrong checksum at position" in capsys.readouterr().err
+    gone = next((tmp_path / "store").rglob("*.indexes"))
+    gone.unlink()
     assert main(verify) == 1
     assert "is missing" in capsys.readouterr().err
+    assert main([*verify, "--json"]) == 1
+    (told,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert told["problem"].endswith(f"{gone.name}: is missing")
+    verify[verify.index("--tier") + 1] = str(tmp_path / "elsewhere")
+    assert main(verify) == 2
+    assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_objects_that_no_record_tells_of_are_deleted_when_somebody_says_so(
+    tiered: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """T27.6: and no others."""
+    _create(tiered)
+    _produce(tiered)
+    _wait_until_local_is_gone(tiered, _COUNT)
+    store = tmp_path / "store"
+    known = {each: each.read_bytes() for each in store.rglob("*") if each.is_file()}
+    stray = next(iter(known)).with_name("00000000000000000000-AAAAAAAAAAAAAAAAAAAAAA.log")
+    stray.write_bytes(b"nobody's")
+    repair = ["tier", "repair", _TOPIC, "--tier", str(store), "-b", tiered.bootstrap]
+    for options in (["--dry-run"], []):
+        assert stray.exists()
+        assert main([*repair, *options, "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told == {"partition": 0, "key": str(stray.relative_to(store)), "sizeBytes": 8}
+    assert main([*repair, "--json"]) == 0
+    assert capsys.readouterr().out == ""
+    assert {each: each.read_bytes() for each in store.rglob("*") if each.is_file()} == known
 
 
 def test_a_broker_without_its_tier_does_not_start_with_a_topic_that_is_in_it(

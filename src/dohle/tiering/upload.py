@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from dohle.records.batch import CorruptBatch
 from dohle.storage.files import FileSystem
-from dohle.storage.segment.batch_scan import scan_checked
 from dohle.tiering.layout import (
     EPOCHS,
     INDEX_KINDS,
@@ -24,6 +23,7 @@ from dohle.tiering.layout import (
 )
 from dohle.tiering.segments import RemoteSegment
 from dohle.tiering.store import PIECE_BYTES, ObjectStore, StoreError
+from dohle.tiering.verifying import check_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,9 @@ class CopyJob:
 
         Once it is copied all replicas delete theirs, which may be the ones that are good.
         """
-        before = self.segment.start_offset - 1
         file = files.open(self.log_path)
         try:
-            for _, _, first, last, *_ in scan_checked(file, 0, self.segment.size):
-                if not before < first <= last <= self.segment.end_offset:
-                    raise CorruptBatch(f"offsets {first} to {last} come after {before}")
-                before = last
+            check_batches(file, self.segment)
         finally:
             file.close()
 

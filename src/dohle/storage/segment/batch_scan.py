@@ -104,7 +104,7 @@ def scan_batches(file: ReadableFile, start: int, end: int) -> Iterator[tuple[int
         at += need
 
 
-def scan_checked(file: File, start: int, end: int) -> Iterator[CheckedBatch]:
+def scan_checked(file: ReadableFile, start: int, end: int) -> Iterator[CheckedBatch]:
     """Yield what recovery needs of every batch of ``file[start:end]``, its checksum verified.
 
     The same walk as ``scan_batches``, unrolled: recovery of a large log spends its time here, and
