@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import resource
 import subprocess
 import sys
@@ -56,7 +57,9 @@ def test_a_person_gets_a_table_and_the_broker_says_who_it_is(command: Command) -
 def test_a_broker_that_was_asked_for_must_be_there(
     unused_address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    level = logging.getLogger("dohle.client").level
     assert main(["doctor", "--no-spark", "-b", unused_address]) == 1
+    assert logging.getLogger("dohle.client").level == level, "others hear of their brokers"
 
     out, err = capsys.readouterr()
     assert f"broker {unused_address} (failed): start a broker with `dohle start`" in out

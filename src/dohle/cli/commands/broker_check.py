@@ -19,7 +19,9 @@ def check_broker(args: argparse.Namespace, *, is_needed: bool) -> Check:
 
     name = f"broker {args.bootstrap}"
     # That it cannot be reached is what the check tells.
-    logging.getLogger("dohle.client").setLevel(logging.ERROR)
+    logger = logging.getLogger("dohle.client")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     found: list[Check] = []
 
     async def work(cluster: Cluster) -> int:
@@ -33,6 +35,8 @@ def check_broker(args: argparse.Namespace, *, is_needed: bool) -> Check:
         status = Status.FAILED if is_needed else Status.WARNING
         advice = hint or "pass its address with -b, or start one with `dohle start`"
         return Check(name, status, reason, advice)
+    finally:
+        logger.setLevel(level)
     return found[0]
 
 
