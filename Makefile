@@ -19,7 +19,7 @@ cluster-demo: $(VENV)/.installed  ## Run three nodes under load, watch them, kil
 
 # They wait for processes, Spark's above all, more than they compute: three workers for two cores.
 WORKERS := $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2)))
-test: $(VENV)/.installed-test  ## Run all tests but the long ones, in under ten minutes on two cores
+test: $(VENV)/.installed-test  ## Run all tests but the long ones: about 20 minutes on two cores, which shall be ten
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=10
 
 # Pure rooms: no sockets, no Spark, no process but our own. Arrow's codec is not of the base install.
