@@ -75,6 +75,10 @@ class ClientSecurity:
         """What TLS is spoken with; None if it is not. INVALID_CONFIG if the settings are wrong."""
         return client_context(self.tls) if self.protocol in WITH_TLS else None
 
+    def __getstate__(self) -> dict[str, object]:
+        # What OpenSSL has made cannot be sent to other processes, and is made anew there.
+        return {name: value for name, value in self.__dict__.items() if name != "context"}
+
     @classmethod
     def from_properties(
         cls, texts: Mapping[str, str], token_provider: object = None

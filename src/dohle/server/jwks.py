@@ -77,7 +77,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Reads what is at an address, not what that address points to."""
 
     def redirect_request(self, *_: object) -> None:
-        return None
+        """Follow nothing: the answer is an error then."""
 
 
 class KeySource:
