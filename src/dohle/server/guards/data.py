@@ -52,7 +52,7 @@ from dohle.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from dohle.protocol.schema import Response
-from dohle.server.guards.guard import Asked, Narrowed, joined, split, topic_of_id
+from dohle.server.guards.guard import GuardedRequest, Narrowed, joined, split, topic_of_id
 from dohle.server.handlers.produce import has_transactional
 from dohle.server.net.outcome import CloseConnection
 from dohle.server.partitions.appends import BATCHES, TOPIC_IDS
@@ -62,7 +62,7 @@ _NO_OFFSET = -1
 _TXN_ID = AclResourceType.TRANSACTIONAL_ID
 
 
-def guard_produce(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_produce(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let records pass to topics that may be written."""
     request: ProduceRequest = asked.request
     rights, version = asked.rights, asked.version
@@ -114,7 +114,7 @@ def _refused_produce(
     return ProduceResponse(responses=(yield from mapped_steps(refuse, topics)))
 
 
-def guard_list_offsets(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_list_offsets(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be described."""
     request: ListOffsetsRequest = asked.request
     allowed, refused = yield from split(asked.rights, AclOperation.DESCRIBE, request.topics, _name)
@@ -140,7 +140,7 @@ def guard_list_offsets(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
 
 
-def guard_offset_for_leader_epoch(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_offset_for_leader_epoch(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let brokers pass, and consumers to what they may describe."""
     request: OffsetForLeaderEpochRequest = asked.request
     if asked.rights.may_cluster(AclOperation.CLUSTER_ACTION, quiet=True):
@@ -168,7 +168,7 @@ def guard_offset_for_leader_epoch(asked: Asked) -> PlainSteps[Response | Narrowe
     return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
 
 
-def guard_describe_producers(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_describe_producers(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be read."""
     request: DescribeProducersRequest = asked.request
     allowed, refused = yield from split(asked.rights, AclOperation.READ, request.topics, _name)
@@ -196,7 +196,7 @@ def guard_describe_producers(asked: Asked) -> PlainSteps[Response | Narrowed | N
     return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
 
 
-def guard_delete_records(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_delete_records(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be deleted."""
     request: DeleteRecordsRequest = asked.request
     allowed, refused = yield from split(asked.rights, AclOperation.DELETE, request.topics, _name)

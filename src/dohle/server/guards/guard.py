@@ -45,7 +45,7 @@ class Narrowed(NamedTuple):
     complete: Complete
 
 
-class Asked(NamedTuple):
+class GuardedRequest(NamedTuple):
     """What a guard looks at."""
 
     request: Any
@@ -56,7 +56,7 @@ class Asked(NamedTuple):
 
 
 #: Returns an answer, what is left of the request, or None if all of it may pass.
-Guard = Callable[[Asked], PlainSteps[Response | Narrowed | None]]
+Guard = Callable[[GuardedRequest], PlainSteps[Response | Narrowed | None]]
 
 
 def guarded(key: ApiKey, handler: Handler, guard: Guard, authorizer: Authorizer) -> Handler:
@@ -65,7 +65,7 @@ def guarded(key: ApiKey, handler: Handler, guard: Guard, authorizer: Authorizer)
 
     def function(server: Frontend, context: RequestContext, request: Request) -> PlainSteps[Any]:
         rights = Rights.of(authorizer, context.connection, name)
-        asked = Asked(request, context.version, rights, server.image, server)
+        asked = GuardedRequest(request, context.version, rights, server.image, server)
         decided = yield from guard(asked)
         complete: Complete | None = None
         if decided is not None:
@@ -126,7 +126,7 @@ class ControllerGuard:
         rights = Rights(
             self._authorizer, client.principal, address_text(client.host), api_name(key)
         )
-        asked = Asked(request, client.version, rights, server.image, server)
+        asked = GuardedRequest(request, client.version, rights, server.image, server)
         decided = await slices.run(self._guards[key](asked))
         if decided is None:
             return await send(request)

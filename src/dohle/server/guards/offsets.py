@@ -49,7 +49,7 @@ from dohle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from dohle.protocol.schema import Response
-from dohle.server.guards.guard import Asked, Narrowed, joined, split, topic_of_id
+from dohle.server.guards.guard import GuardedRequest, Narrowed, joined, split, topic_of_id
 from dohle.server.rights import Rights
 
 _GROUP, _TXN_ID = AclResourceType.GROUP, AclResourceType.TRANSACTIONAL_ID
@@ -69,7 +69,7 @@ def _name(topic: Any) -> str:
 # OffsetCommit
 
 
-def guard_offset_commit(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_offset_commit(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let offsets pass of topics that may be read."""
     request: OffsetCommitRequest = asked.request
 
@@ -108,7 +108,7 @@ def guard_offset_commit(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
 # TxnOffsetCommit
 
 
-def guard_txn_offset_commit(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_txn_offset_commit(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let offsets pass of topics that may be read."""
     request: TxnOffsetCommitRequest = asked.request
     rights = asked.rights
@@ -153,7 +153,7 @@ def _refused_txn(
 # OffsetDelete
 
 
-def guard_offset_delete(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_offset_delete(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be deleted."""
     request: OffsetDeleteRequest = asked.request
     if not asked.rights.may(AclOperation.DELETE, _GROUP, request.group_id):
@@ -188,7 +188,7 @@ def guard_offset_delete(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
 # OffsetFetch
 
 
-def guard_offset_fetch(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_offset_fetch(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass groups and topics that may be described."""
     if asked.version < _BATCHED:
         return (yield from _guard_one(asked))
@@ -264,7 +264,7 @@ def _refused_topics(topic: OffsetFetchRequestTopics) -> PlainSteps[OffsetFetchRe
     )
 
 
-def _guard_one(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def _guard_one(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Do the same for the versions that have one group."""
     request: OffsetFetchRequest = asked.request
     rights = asked.rights
