@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dohle.core.acls import AclOperation, AclResourceType
 from dohle.core.ids import TopicName
-from dohle.core.steps import PlainSteps, finish
+from dohle.core.steps import PlainSteps, finish, mapped, mapped_steps
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.schema import Request, Response
 from dohle.security.authorizer import Authorizer
@@ -172,6 +172,12 @@ def split(
     return allowed, refused
 
 
+def name_of_topic(topic: Any) -> str:
+    """Return the name that a request has for a topic."""
+    name: str = topic.name
+    return name
+
+
 def topic_of_id(image: ClusterImage) -> Callable[[Any], TopicName | None]:
     """Return a function that finds the name of a topic that is named by its id."""
 
@@ -180,6 +186,45 @@ def topic_of_id(image: ClusterImage) -> Callable[[Any], TopicName | None]:
         return None if found is None else found.name
 
     return name_of
+
+
+def error_for_every_partition(
+    topics: Iterable[Any],
+    partition: Callable[[Any], Any],
+    answer: Callable[[Any, tuple[Any, ...]], T],
+    *,
+    field: str = "partitions",
+) -> PlainSteps[tuple[T, ...]]:
+    """Refuse topics: return the ``answer`` for each, of what ``partition`` says of its partitions.
+
+    ``field`` is where a topic of the request has its partitions.
+    """
+
+    def refuse(topic: Any) -> PlainSteps[T]:
+        return answer(topic, (yield from mapped(partition, getattr(topic, field))))
+
+    return mapped_steps(refuse, topics)
+
+
+def guarded_topics(
+    asked: GuardedRequest,
+    operation: AclOperation,
+    refuse: Callable[[list[Any]], PlainSteps[tuple[Any, ...]]],
+    response: Callable[..., Response],
+    *,
+    name_of: Callable[[Any], str | None] = name_of_topic,
+    refused_first: bool = False,
+) -> PlainSteps[Response | Narrowed | None]:
+    """Let pass the ``topics`` that the sender has a right to, and refuse the others."""
+    topics = asked.request.topics
+    allowed, refused = yield from split(asked.rights, operation, topics, name_of)
+    if not refused:
+        return None
+    answers = yield from refuse(refused)
+    if not allowed:
+        return response(topics=answers)
+    left = asked.request.replace(topics=tuple(allowed))
+    return Narrowed(left, joined("topics", answers, first=refused_first))
 
 
 def joined(field: str, more: Iterable[Any], *, first: bool = False) -> Complete:
