@@ -58,12 +58,13 @@ test-node: $(VENV)/.installed-test  ## Test Node's clients beside Apache Kafka; 
 oracle-record: $(VENV)/.installed-test  ## Ask Apache Kafka what tests/oracle compares dohle with; needs Java 17 and Maven
 	$(BIN)/python -m tests.oracle.record
 
-check: $(VENV)/.installed-test  ## Lint, format, types, the directions of imports and what nothing uses; under a minute
+check: $(VENV)/.installed-test  ## Lint, format, types, the directions of imports, what nothing uses and names that stand twice; under a minute
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/unused.py
+	$(BIN)/python tools/twice.py
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .

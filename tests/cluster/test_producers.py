@@ -16,7 +16,7 @@ from time import monotonic
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from dohle.testing.check.faults import Faults, Kind
+from dohle.testing.check.faults import FaultInjector, FaultKind
 from dohle.testing.check.inspection import create_topics, leader_of
 from dohle.testing.check.load import PARTITIONS
 from dohle.testing.check.nodes import CLUSTERS, Nodes
@@ -25,7 +25,13 @@ from tests.interop.waiting import wait_until
 
 TOPIC = "fed"
 #: Faults of each kind; a rolling restart stops all nodes, one after the other.
-KINDS = {Kind.KILL: 12, Kind.PAUSE: 9, Kind.CUT: 9, Kind.STOP: 4, Kind.FULL_DISK: 4}
+KINDS = {
+    FaultKind.KILL: 12,
+    FaultKind.PAUSE: 9,
+    FaultKind.CUT: 9,
+    FaultKind.STOP: 4,
+    FaultKind.FULL_DISK: 4,
+}
 ROLLING = 2
 #: Some are longer than the session of a broker (3 s), and cost it its partitions.
 FAULT_S_MAX = 4.0
@@ -107,11 +113,11 @@ def read_all(bootstrap: str) -> dict[tuple[str, int], list[int]]:
 def test_nothing_is_lost_doubled_or_moved_in_forty_faults(nodes: Nodes, seed: int) -> None:
     create_topics(nodes.bootstrap, [TOPIC], GOES_ON_S)
     rng = Random(seed)
-    rounds: list[Kind | None] = [kind for kind, times in KINDS.items() for _ in range(times)]
+    rounds: list[FaultKind | None] = [kind for kind, times in KINDS.items() for _ in range(times)]
     rounds += [None] * ROLLING
     assert len(rounds) == 40
     rng.shuffle(rounds)
-    faults = Faults(
+    faults = FaultInjector(
         nodes, [], rng, monotonic, lambda: leader_of(nodes.bootstrap, TOPIC, 0), FAULT_S_MAX
     )
     with feeding(nodes.bootstrap, TOPIC, PARTITIONS) as feeds:
@@ -121,9 +127,9 @@ def test_nothing_is_lost_doubled_or_moved_in_forty_faults(nodes: Nodes, seed: in
                 if kind is None:
                     faults.start_missing()
                     roll(nodes)
-                elif kind is Kind.FULL_DISK and nodes.no_disks:
+                elif kind is FaultKind.FULL_DISK and nodes.no_disks:
                     # The right to mount disks is not had everywhere.
-                    faults.strike(Kind.KILL)
+                    faults.strike(FaultKind.KILL)
                 else:
                     faults.strike(kind)
             await_more(feeds)

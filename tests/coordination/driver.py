@@ -11,9 +11,9 @@ from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dohle.coordination.effects import (
+    CoordinatorMachine,
     Effects,
     EncodedRecord,
-    Machine,
     PreparedBatch,
     Ticket,
     TransactionalProducer,
@@ -30,7 +30,7 @@ from dohle.protocol.record_framing import (
 )
 from dohle.records.batch import batches
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=CoordinatorMachine)
 
 _STEPS_MAX = 100_000
 

@@ -10,7 +10,7 @@ from typing import Any
 import confluent_kafka
 
 from dohle.testing.checking.checks import check
-from dohle.testing.checking.history import Delivery, History, Partition, Send
+from dohle.testing.checking.history import Delivery, History, Partition, SentRecord
 from tests.interop.process import BrokerProcess
 from tests.interop.waiting import DEADLINE_S, wait_until
 from tests.interop.wire import Wire
@@ -103,7 +103,7 @@ class Load:
         number = self.written[partition]
         self.written[partition] += 1
         where, name = Partition(self.topic, partition), b"%d" % number
-        send = self.history.add(Send(self.topic, where, name, delivery=self._delivery))
+        send = self.history.add(SentRecord(self.topic, where, name, delivery=self._delivery))
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:

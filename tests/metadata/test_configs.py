@@ -4,7 +4,7 @@ import pytest
 
 from dohle.core.ids import TopicName
 from dohle.core.steps import finish
-from dohle.metadata.configs import Operation, alter_configs, incremental_alter_configs
+from dohle.metadata.configs import ConfigOperation, alter_configs, incremental_alter_configs
 from dohle.metadata.image import ResourceType
 from dohle.protocol.messages import alter_configs as legacy
 from dohle.protocol.messages import incremental_alter_configs as incremental
@@ -14,7 +14,7 @@ from dohle.protocol.messages.records.cluster_metadata import (
 )
 from tests.metadata.cluster import Cluster, cluster
 
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 Change = tuple[str, int, str | None]
 Outcome = tuple[int, str | None]

@@ -3,7 +3,7 @@
 import pytest
 
 from dohle.core.ids import BrokerId, TopicName
-from dohle.metadata.delta import BrokerChange, ConfigChange, FeatureChange
+from dohle.metadata.delta import BrokerChange, ConfigDelta, FeatureChange
 from dohle.metadata.image import EMPTY_IMAGE, ConfigResource, ResourceType, ScramKey
 from dohle.metadata.partition import (
     DIRECTORY_MIGRATING,
@@ -164,7 +164,7 @@ def test_a_removed_topic_takes_its_configs_with_it() -> None:
     delta = cluster.replay(RemoveTopicRecord(topic_id=TOPIC))
     assert delta.deleted_topics == (before,)
     assert delta.changed_partitions == ()
-    assert delta.changed_configs == (ConfigChange(resource, {"k": "v"}, {}),)
+    assert delta.changed_configs == (ConfigDelta(resource, {"k": "v"}, {}),)
     assert len(cluster.image.topics) == len(cluster.image.topics_by_id) == 0
     assert cluster.image.colliding_names == {}
 

@@ -6,7 +6,7 @@ import subprocess
 import threading
 
 from dohle.core.ids import TopicName
-from dohle.testing.checking.history import Delivery, History, Partition, Reading, Send
+from dohle.testing.checking.history import Delivery, History, Partition, Reading, SentRecord
 from tests.interop.load import PARTITIONS
 from tests.interop.waiting import wait_until
 from tests.jvm.jvm import LOG_LEVELS, QUICK
@@ -25,7 +25,7 @@ class JavaLoad:
         self.failures: list[str] = []
         self.acknowledged_count = 0
         self.written = dict.fromkeys(range(PARTITIONS), 0)
-        self._sends: dict[tuple[int, bytes], Send] = {}
+        self._sends: dict[tuple[int, bytes], SentRecord] = {}
         self._readings = [self._reading(index) for index in range(PARTITIONS)]
         program = ["java", *QUICK, *LOG_LEVELS, "-cp", classpath, "Traffic"]
         self._process = subprocess.Popen(
@@ -63,7 +63,7 @@ class JavaLoad:
 
     def _send(self, index: int, number: bytes) -> None:
         where = Partition(self.topic, index)
-        send = Send("Java", where, number, delivery=Delivery.EXACTLY_ONCE)
+        send = SentRecord("Java", where, number, delivery=Delivery.EXACTLY_ONCE)
         self._sends[index, number] = self.history.add(send)
         self.written[index] += 1
 

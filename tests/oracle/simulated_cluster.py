@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
-from dohle.cli.commands.storage_format import Beginning, Formatter
+from dohle.cli.commands.storage_format import Formatter, NewCluster
 from dohle.core.config.static import BrokerConfig
 from dohle.core.ids import BrokerId
 from dohle.core.seams import SystemClock
@@ -44,7 +44,7 @@ class SimulatedThree:
         )
         for node in NODES:
             machine = self._machine(f"n{node}")
-            begin = Beginning(default_bootstrap_records(), () if has_static_voters else voters)
+            begin = NewCluster(default_bootstrap_records(), () if has_static_voters else voters)
             formatter = Formatter(machine.files, CLUSTER_ID, BrokerId(node), begin)
             formatter._rng = self._world.stream(f"format {node}")
             formatter.format("/data", has_metadata=True)

@@ -11,7 +11,7 @@ from dohle.protocol.apis import (
     APIS,
     ApiKey,
     Coordinator,
-    Listener,
+    ListenerType,
     cluster_metadata_record,
     coordinator_record,
     find_api,
@@ -25,15 +25,15 @@ from dohle.protocol.schema import CoordinatorKey, CoordinatorValue, VersionRange
 
 #: What Kafka 4.2 answers to ApiVersions, in places where it is easy to be wrong.
 KNOWN = {
-    ApiKey.PRODUCE: ("3-13", "9+", {Listener.BROKER}),
-    ApiKey.FETCH: ("4-18", "12+", {Listener.BROKER, Listener.CONTROLLER}),
+    ApiKey.PRODUCE: ("3-13", "9+", {ListenerType.BROKER}),
+    ApiKey.FETCH: ("4-18", "12+", {ListenerType.BROKER, ListenerType.CONTROLLER}),
     ApiKey.LEADER_AND_ISR: ("none", "4+", set()),
-    ApiKey.SASL_HANDSHAKE: ("0-1", "none", {Listener.BROKER, Listener.CONTROLLER}),
-    ApiKey.OFFSET_DELETE: ("0", "none", {Listener.BROKER}),
-    ApiKey.VOTE: ("0-2", "0+", {Listener.CONTROLLER}),
-    ApiKey.LIST_CONFIG_RESOURCES: ("0-1", "0+", {Listener.BROKER}),
-    ApiKey.SHARE_FETCH: ("1-2", "1+", {Listener.BROKER}),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ("0", "0+", {Listener.BROKER}),
+    ApiKey.SASL_HANDSHAKE: ("0-1", "none", {ListenerType.BROKER, ListenerType.CONTROLLER}),
+    ApiKey.OFFSET_DELETE: ("0", "none", {ListenerType.BROKER}),
+    ApiKey.VOTE: ("0-2", "0+", {ListenerType.CONTROLLER}),
+    ApiKey.LIST_CONFIG_RESOURCES: ("0-1", "0+", {ListenerType.BROKER}),
+    ApiKey.SHARE_FETCH: ("1-2", "1+", {ListenerType.BROKER}),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ("0", "0+", {ListenerType.BROKER}),
 }
 
 
@@ -64,8 +64,8 @@ def test_counts_are_those_of_the_release() -> None:
     assert list(APIS) == list(range(93))
     served = [api for api in APIS.values() if api.release_versions.highest >= 0]
     assert len(served) == 89
-    assert sum(Listener.BROKER in api.listeners for api in served) == 77
-    assert sum(Listener.CONTROLLER in api.listeners for api in served) == 41
+    assert sum(ListenerType.BROKER in api.listeners for api in served) == 77
+    assert sum(ListenerType.CONTROLLER in api.listeners for api in served) == 41
     unstable = [api.key for api in served if api.latest_version_unstable]
     assert unstable == [ApiKey.INIT_PRODUCER_ID]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
 
-from dohle.cli.commands.storage_format import Beginning, Formatter
+from dohle.cli.commands.storage_format import Formatter, NewCluster
 from dohle.client.admin.admin import Admin
 from dohle.client.cluster import Cluster
 from dohle.core.config.static import BrokerConfig
@@ -58,13 +58,13 @@ class SimulatedCluster:
             Voter(BrokerId(id), random_uuid(rng), (VoterEndpoint("CONTROLLER", f"n{id}", 9093),))
             for id in CONTROLLERS
         )
-        begin = Beginning(default_bootstrap_records(), voters if quorum is DYNAMIC else ())
+        begin = NewCluster(default_bootstrap_records(), voters if quorum is DYNAMIC else ())
         for node_id in ALL:
             self.world.machine(f"n{node_id}")
             self._format(node_id, begin)
             self.start(node_id)
 
-    def _format(self, node_id: int, begin: Beginning, cluster_id: str = CLUSTER_ID) -> None:
+    def _format(self, node_id: int, begin: NewCluster, cluster_id: str = CLUSTER_ID) -> None:
         machine = self.machine(node_id)
         formatter = Formatter(machine.files, cluster_id, BrokerId(node_id), begin)
         formatter._rng = self.world.stream(f"format {node_id} after {machine.life}")
@@ -79,12 +79,12 @@ class SimulatedCluster:
         assert not machine.is_running
         former, machine.files = machine.files, SimulatedFileSystem(machine.clock)
         machine.files.observer = former.observer
-        self._format(node_id, Beginning(default_bootstrap_records()), cluster_id)
+        self._format(node_id, NewCluster(default_bootstrap_records()), cluster_id)
 
     def add_controller(self, node_id: int, **more: str) -> None:
         """Start a controller that is none of the voters, with such configs."""
         self.world.machine(f"n{node_id}")
-        self._format(node_id, Beginning(default_bootstrap_records()))
+        self._format(node_id, NewCluster(default_bootstrap_records()))
         self.configure(node_id, **more)
         self.start(node_id)
 

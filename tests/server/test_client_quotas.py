@@ -81,7 +81,7 @@ class Stage(NamedTuple):
     @staticmethod
     def is_known_to(broker: BrokerServer) -> bool:
         """Tell whether a broker has taken in all quotas."""
-        return broker.image.client_quotas is broker._known_quotas
+        return broker.quotas.are_those_of(broker.image)
 
     def run(self, program: Callable[[SimulatedHost, Address], Coroutine[Any, Any, T]]) -> T:
         """Run a client on a machine of its own."""

@@ -20,7 +20,7 @@ _BINARY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedMessage:
     """A key or value that is a protocol message."""
 
     name: str
@@ -37,7 +37,7 @@ class Undecoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Headers:
+class RecordHeaders:
     """The headers of a record."""
 
     pairs: tuple[tuple[str, bytes | None], ...]
@@ -50,12 +50,12 @@ def to_json(value: object) -> Json:
             return value
         case bytes():
             return bytes_to_json(value)
-        case Decoded():
+        case DecodedMessage():
             version: dict[str, Json] = {} if value.version is None else {"version": value.version}
             return {"name": value.name, **version, "data": value.data}
         case Undecoded():
             return {"undecoded": value.reason, **bytes_to_json(value.raw)}
-        case Headers():
+        case RecordHeaders():
             return [{"key": key, "value": to_json(header)} for key, header in value.pairs]
         case Mapping():
             return {str(key): to_json(item) for key, item in value.items()}
@@ -83,12 +83,12 @@ def to_text(value: object) -> str:
             return _without_controls(value)
         case bytes():
             return bytes_to_text(value)
-        case Decoded():
+        case DecodedMessage():
             name = value.name if value.version is None else f"{value.name} v{value.version}"
             return f"{name} {_compact(value.data)}"
         case Undecoded():
             return f"{bytes_to_text(value.raw)} (not decoded: {_without_controls(value.reason)})"
-        case Headers():
+        case RecordHeaders():
             pairs = (f"{_quoted(key)}: {to_text(header)}" for key, header in value.pairs)
             return f"[{', '.join(pairs)}]"
         case Mapping() | list() | tuple():

@@ -96,7 +96,7 @@ class Effects:
         return self
 
 
-class Machine(Protocol):
+class CoordinatorMachine(Protocol):
     """What the driver asks of every coordinator, beside its commands."""
 
     def replay(self, record: CoordinatorRecord, producer: TransactionalProducer | None) -> None:

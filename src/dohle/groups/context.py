@@ -18,7 +18,7 @@ from dohle.groups.group import Group
 from dohle.groups.settings import GroupSettings
 
 
-class TimerKey(NamedTuple):
+class GroupTimerKey(NamedTuple):
     """The purpose of a deadline. ``part`` is its owner: classic, consumer or offsets."""
 
     part: str
@@ -28,7 +28,7 @@ class TimerKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class Turns:
+class ShardTurns:
     """Lets the shards of a broker take turns with long work; they share one."""
 
     #: No shard has a turn before this time.
@@ -82,5 +82,5 @@ class GroupContext:
     #: The configs that are set for a group.
     group_configs: Callable[[str], Mapping[str, str]] = _no_configs
     groups: dict[str, Group] = field(default_factory=dict)
-    timers: Timers[TimerKey] = field(default_factory=Timers)
-    turns: Turns = field(default_factory=Turns)
+    timers: Timers[GroupTimerKey] = field(default_factory=Timers)
+    turns: ShardTurns = field(default_factory=ShardTurns)

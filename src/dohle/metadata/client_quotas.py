@@ -21,7 +21,7 @@ from dohle.metadata.image import ClusterImage, QuotaKey, quota_entity
 from dohle.protocol.messages import alter_client_quotas as wire
 from dohle.protocol.messages.records.cluster_metadata import ClientQuotaRecord, EntityData
 from dohle.quotas.addresses import is_address
-from dohle.quotas.entities import CLIENT_ID, CLIENT_KEYS, IP, IP_KEYS, USER, Entity, Kind
+from dohle.quotas.entities import CLIENT_ID, CLIENT_KEYS, IP, IP_KEYS, USER, Entity, QuotaNumber
 
 _FRACTION_MAX: Final = 1e-6
 
@@ -111,7 +111,7 @@ def _check_entity(names: _Names) -> None:
         raise _invalid(f"{address} is not a valid IP or resolvable host.")
 
 
-def _check_number(key: str, value: float, kind: Kind | None) -> None:
+def _check_number(key: str, value: float, kind: QuotaNumber | None) -> None:
     """Refuse a value; ``kind`` is None if there is no such quota for the entity."""
     if kind is None:
         raise _invalid(f"Invalid configuration key {key}")

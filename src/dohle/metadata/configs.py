@@ -55,7 +55,7 @@ _TABLES: Mapping[int, Mapping[str, ConfigKey]] = {
 AnyResource = TypeVar("AnyResource", legacy.AlterConfigsResource, incremental.AlterConfigsResource)
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """What IncrementalAlterConfigs does to a config."""
 
     SET = 0
@@ -203,17 +203,17 @@ def _operated(
     target: ConfigResource, config: incremental.AlterableConfig, current: str | None
 ) -> str | None:
     """Return a config's value after an operation; None if it is removed."""
-    if config.config_operation == Operation.DELETE:
+    if config.config_operation == ConfigOperation.DELETE:
         return None
     if config.value is None:
         raise _null_value(config.name)
-    if config.config_operation == Operation.SET:
+    if config.config_operation == ConfigOperation.SET:
         return config.value
-    if config.config_operation not in (Operation.APPEND, Operation.SUBTRACT):
+    if config.config_operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
         raise _invalid_request(f"Unknown operations type {config.config_operation}")
     key = _table(target).get(config.name)
     if key is None or key.type is not ConfigType.LIST:
-        operation = Operation(config.config_operation).name
+        operation = ConfigOperation(config.config_operation).name
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"Can't {operation} to key {config.name} because its type is not LIST.",
@@ -221,7 +221,7 @@ def _operated(
     text = key.default_text if current is None else current
     items = [item for item in (text or "").split(",") if item]
     for item in config.value.split(","):
-        if config.config_operation == Operation.SUBTRACT:
+        if config.config_operation == ConfigOperation.SUBTRACT:
             if item in items:
                 items.remove(item)
         elif item not in items:

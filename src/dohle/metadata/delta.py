@@ -29,7 +29,7 @@ class PartitionChange(NamedTuple):
     after: PartitionImage
 
 
-class ConfigChange(NamedTuple):
+class ConfigDelta(NamedTuple):
     """A resource whose configs differ."""
 
     resource: ConfigResource
@@ -70,7 +70,7 @@ class Delta:
     deleted_topics: tuple[TopicImage, ...] = ()
     #: Including those of created topics, excluding those of deleted ones.
     changed_partitions: tuple[PartitionChange, ...] = ()
-    changed_configs: tuple[ConfigChange, ...] = ()
+    changed_configs: tuple[ConfigDelta, ...] = ()
     changed_brokers: tuple[BrokerChange, ...] = ()
     changed_features: tuple[FeatureChange, ...] = ()
     changed_acls: tuple[AclChange, ...] = ()
@@ -126,7 +126,7 @@ def difference_in(
         deleted_topics=tuple(sorted(deleted, key=lambda topic: topic.name)),
         changed_partitions=tuple(sorted(partitions, key=lambda each: (each.topic, each.partition))),
         changed_configs=tuple(
-            ConfigChange(resource, was or {}, now or {})
+            ConfigDelta(resource, was or {}, now or {})
             for resource, was, now in _changed(before.configs, after.configs, resources)
         ),
         changed_brokers=tuple(

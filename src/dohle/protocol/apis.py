@@ -32,7 +32,7 @@ __all__ = [
     "Api",
     "ApiKey",
     "Coordinator",
-    "Listener",
+    "ListenerType",
     "cluster_metadata_record",
     "coordinator_record",
     "find_api",
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-class Listener(StrEnum):
+class ListenerType(StrEnum):
     """The role that serves an API: broker or controller."""
 
     BROKER = "b"
@@ -98,7 +98,7 @@ class Api:
     #: The versions that the imported release of Kafka serves; empty if it has removed the API.
     release_versions: VersionRange
     #: The roles that serve it in that release.
-    listeners: frozenset[Listener]
+    listeners: frozenset[ListenerType]
     #: Whether the release marks its latest version as unstable.
     latest_version_unstable: bool
 
@@ -140,7 +140,7 @@ def _apis() -> dict[int, Api]:
             version_range(versions),
             version_range(flexible),
             version_range(release),
-            frozenset(map(Listener, listeners)),
+            frozenset(map(ListenerType, listeners)),
             key in index.UNSTABLE_APIS,
         )
         for key, (name, versions, flexible, release, listeners) in index.APIS.items()

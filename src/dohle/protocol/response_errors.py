@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from dohle.protocol.codec.compiler import Source
+from dohle.protocol.codec.compiler import SourceText
 from dohle.protocol.schema import Response, Struct, StructMeta
 
 _FIELD = "error_code"
@@ -18,14 +18,14 @@ _FIELD = "error_code"
 @cache
 def error_codes_of(kind: type[Response]) -> Callable[[Response], Iterator[int]]:
     """Return a function that tells all error codes of a response, 0 (no error) included."""
-    source = Source()
+    source = SourceText()
     source.open("def error_codes(message):")
     _write(source, kind, "message")
     source.line("yield from ()")
     return source.compile("error_codes", kind.__name__)
 
 
-def _write(source: Source, struct: type[Struct], name: str) -> None:
+def _write(source: SourceText, struct: type[Struct], name: str) -> None:
     for field_name, field in struct.FIELDS.items():
         if field_name == _FIELD:
             source.line(f"yield {name}.{_FIELD}")

@@ -20,7 +20,7 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
 
-class Kind(NamedTuple):
+class QuotaNumber(NamedTuple):
     """What numbers a quota may have, by the name of their type in Java."""
 
     type_name: str
@@ -28,9 +28,9 @@ class Kind(NamedTuple):
     largest: int | None = None
 
 
-_LONG: Final = Kind("a LONG", 2**63 - 1)
-_INT: Final = Kind("an INT", 2**31 - 1)
-_DOUBLE: Final = Kind("a DOUBLE")
+_LONG: Final = QuotaNumber("a LONG", 2**63 - 1)
+_INT: Final = QuotaNumber("an INT", 2**31 - 1)
+_DOUBLE: Final = QuotaNumber("a DOUBLE")
 #: What brokers measure of users and client ids.
 BROKER_KEYS: Final = {
     PRODUCER_BYTE_RATE: _LONG,

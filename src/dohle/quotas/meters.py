@@ -26,7 +26,7 @@ class _Metered:
         self.throttled_count = self.throttled_ms = 0
 
 
-class Told(NamedTuple):
+class MeterReading(NamedTuple):
     """What there is to tell about one who is measured."""
 
     bucket: Bucket
@@ -76,7 +76,7 @@ class Meters:
             self.count(limit, -size, now_ms)
         return throttle_ms
 
-    def told(self, now_ms: int) -> Iterator[Told]:
+    def told(self, now_ms: int) -> Iterator[MeterReading]:
         """Return what there is to tell about everybody, and forget those that were long idle."""
         for bucket, metered in list(self._by_bucket.items()):
             if now_ms - metered.used_ms >= IDLE_MS:
@@ -84,7 +84,7 @@ class Meters:
                 continue
             count = metered.throttled_count
             average = metered.throttled_ms / count if count else 0.0
-            yield Told(bucket, metered.meter.rate(now_ms), average)
+            yield MeterReading(bucket, metered.meter.rate(now_ms), average)
 
     def _metered(self, bucket: Bucket, now_ms: int) -> _Metered:
         found = self._by_bucket.get(bucket)

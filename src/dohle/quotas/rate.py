@@ -18,7 +18,7 @@ class _Sample:
         self.size = 0.0
 
 
-class Samples:
+class WindowedSamples:
     """What happened in the last windows."""
 
     __slots__ = ("_samples", "window_ms", "windows")
@@ -65,7 +65,7 @@ class Meter:
     __slots__ = ("_samples",)
 
     def __init__(self, windows: int, window_ms: int) -> None:
-        self._samples = Samples(windows, window_ms)
+        self._samples = WindowedSamples(windows, window_ms)
 
     def record(self, size: float, now_ms: int) -> None:
         """Count something, however much there was already."""

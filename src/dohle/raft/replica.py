@@ -30,7 +30,7 @@ from dohle.raft.requests import Requests
 from dohle.raft.states import (
     Ballot,
     Candidate,
-    DelayedFetch,
+    DelayedQuorumFetch,
     Follower,
     PendingChange,
     Prospective,
@@ -73,7 +73,7 @@ class Replica:
         self.effects: list[Effect] = []
         self.requests = Requests(config.request_timeout_ms, config.retry_backoff_ms)
         #: What a leader has not answered yet, by token, and the change of voters under way.
-        self.delayed: dict[int, DelayedFetch] = {}
+        self.delayed: dict[int, DelayedQuorumFetch] = {}
         self.change: PendingChange | None = None
         #: Whether delayed fetches have something to be told.
         self.has_news = False

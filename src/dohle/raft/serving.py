@@ -16,7 +16,7 @@ from dohle.raft.events import Received
 from dohle.raft.leader import Leader
 from dohle.raft.positions import find_mismatch
 from dohle.raft.replica import Replica
-from dohle.raft.states import DelayedFetch
+from dohle.raft.states import DelayedQuorumFetch
 from dohle.raft.values import FETCH_MAX_BYTES, ReplicaKey
 from dohle.raft.voters import key_of, node_at
 from dohle.raft.wire import begin_request, fetch_response, fetching_id, only_partition
@@ -96,7 +96,7 @@ def receive_fetch(replica: Replica, received: Received, asked: Any) -> None:
         replica.effects.append(reply)
     else:
         deadline_ms = replica.now_ms + request.max_wait_ms
-        replica.delayed[received.token] = DelayedFetch(received, reply, deadline_ms)
+        replica.delayed[received.token] = DelayedQuorumFetch(received, reply, deadline_ms)
 
 
 def _has_news(replica: Replica, asked: Any) -> bool:

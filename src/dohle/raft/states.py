@@ -166,7 +166,7 @@ class Resigned:
 
 
 @dataclass(frozen=True, slots=True)
-class DelayedFetch:
+class DelayedQuorumFetch:
     """A fetch that a leader answers when there is something new, or when its time is over."""
 
     received: Received

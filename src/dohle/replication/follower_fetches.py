@@ -53,7 +53,7 @@ class FetchLimits(NamedTuple):
     max_bytes: int
 
 
-class Answered(NamedTuple):
+class PartitionAnswer(NamedTuple):
     """What a leader has said of a partition that is still wanted."""
 
     key: Key
@@ -201,7 +201,7 @@ class FollowerFetches:
         state = ReplicaState(replica_id=replica, replica_epoch=broker_epoch)
         return request.replace(replica_state=state)
 
-    def answered(self, response: FetchResponse) -> list[Answered]:
+    def answered(self, response: FetchResponse) -> list[PartitionAnswer]:
         """Take in the answer to the last request (F17)."""
         error = response.error_code
         if error:
@@ -221,7 +221,7 @@ class FollowerFetches:
                 key = topic.topic_id, data.partition_index
                 asked = self.asked(key)
                 if asked is not None:
-                    found.append(Answered(key, asked, data))
+                    found.append(PartitionAnswer(key, asked, data))
         return found
 
     def answered_commonly(self, frame: Buffer, body: int) -> Sequence[Told] | None:

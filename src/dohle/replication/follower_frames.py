@@ -81,7 +81,7 @@ class CommonRequests:
         return _HEAD.pack(size, FetchRequest.API_KEY, self._version, correlation_id) + rest
 
 
-class RequestParts(NamedTuple):
+class FetchRequestParts(NamedTuple):
     """The body of a request without what changes within its session."""
 
     #: Before the session's epoch.
@@ -90,13 +90,13 @@ class RequestParts(NamedTuple):
     suffix: bytes
 
 
-def parts_of(request: FetchRequest, version: int) -> RequestParts:
+def parts_of(request: FetchRequest, version: int) -> FetchRequestParts:
     """Take the body of a request without forgotten topics apart."""
     bare = request.replace(topics=())
     zeros, ones = (bare.replace(session_epoch=number).encode(version) for number in (0, -1))
     before, behind = find_pattern(zeros, ones, {4: "i"}).constants
     assert behind.startswith(_EMPTY_ARRAY), "the topics follow the epoch"
-    return RequestParts(before, behind[1:])
+    return FetchRequestParts(before, behind[1:])
 
 
 def pack_asked(named: Mapping[tuple[Uuid, int], FetchPartition]) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Self
 
-from dohle.quotas.rate import Samples
+from dohle.quotas.rate import WindowedSamples
 
 _ALL = "*"
 #: Kafka's default: no limit.
@@ -48,7 +48,7 @@ class ReplicationQuota:
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self.bytes_per_second = UNLIMITED
-        self._samples = Samples(windows, window_ms)
+        self._samples = WindowedSamples(windows, window_ms)
 
     def record(self, size: int, now_ms: int) -> None:
         """Count what was copied, however much there was already."""

@@ -61,16 +61,16 @@ OPERATIONS: dict[int, tuple[AclOperation, ...]] = {
 _NO_TOPIC = "hardcode"
 
 
-class Verdict(NamedTuple):
+class AuthorizationResult(NamedTuple):
     """Whether it is allowed, and by which rule, as Kafka writes it to its log."""
 
     is_allowed: bool
     rule: str
 
 
-_SUPER_USER = Verdict(True, "SuperUser")
-_DEFAULT_ALLOW = Verdict(True, "DefaultAllow")
-_DEFAULT_DENY = Verdict(False, "DefaultDeny")
+_SUPER_USER = AuthorizationResult(True, "SuperUser")
+_DEFAULT_ALLOW = AuthorizationResult(True, "DefaultAllow")
+_DEFAULT_DENY = AuthorizationResult(False, "DefaultDeny")
 
 
 class Authorizer:
@@ -85,7 +85,7 @@ class Authorizer:
         self.is_loaded = False
         #: Changes with the ACLs: whoever relies on a decision looks whether it is still the same.
         self.version = 0
-        self._decided: dict[tuple[str, str, int, int, str], Verdict] = {}
+        self._decided: dict[tuple[str, str, int, int, str], AuthorizationResult] = {}
         self._decided_any: dict[tuple[str, str, int, int], bool] = {}
 
     def change(self, changes: Iterable[tuple[Uuid, Acl | None]]) -> None:
@@ -104,7 +104,7 @@ class Authorizer:
 
     def decide(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
-    ) -> Verdict:
+    ) -> AuthorizationResult:
         """Decide about one operation on one resource."""
         key = principal, host, operation, resource_type, name
         found = self._decided.get(key)
@@ -118,19 +118,19 @@ class Authorizer:
 
     def _decide(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
-    ) -> Verdict:
+    ) -> AuthorizationResult:
         if principal in self.super_users:
             return _SUPER_USER
         allowing = _IMPLIED_BY.get(operation) or (operation, _ALL)
-        allowed: Verdict | None = None
+        allowed: AuthorizationResult | None = None
         for acl in self.index.about(resource_type, name, principal):
             if acl.host not in (host, ANY):
                 continue
             if acl.permission == _DENY:
                 if acl.operation in (operation, _ALL):
-                    return Verdict(False, f"MatchingAcl(acl={_text(acl)})")
+                    return AuthorizationResult(False, f"MatchingAcl(acl={_text(acl)})")
             elif allowed is None and acl.permission == _ALLOW and acl.operation in allowing:
-                allowed = Verdict(True, f"MatchingAcl(acl={_text(acl)})")
+                allowed = AuthorizationResult(True, f"MatchingAcl(acl={_text(acl)})")
         if allowed is not None:
             return allowed
         if self.allow_everyone and not self.index.is_protected(resource_type, name):

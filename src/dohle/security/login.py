@@ -49,7 +49,7 @@ class Phase(Enum):
     FAILED = "failed"
 
 
-class Answered(NamedTuple):
+class LoginStep(NamedTuple):
     """What a token leads to."""
 
     reply: bytes
@@ -108,7 +108,7 @@ class SaslLogin:
         self.phase = Phase.TOKENS
         return True
 
-    def token(self, token: bytes, now_s: float) -> Answered:
+    def token(self, token: bytes, now_s: float) -> LoginStep:
         """Take a token of the client."""
         assert self._server is not None, "there was a handshake"
         again = self.principal is not None
@@ -120,7 +120,7 @@ class SaslLogin:
                 )
             reply, user, good_for_ms = self._server.respond(token)
             if user is None:
-                return Answered(reply)
+                return LoginStep(reply)
             principal = Principal(USER, user)
             if again and principal != self.principal:
                 raise SaslRefused(
@@ -135,13 +135,13 @@ class SaslLogin:
                 f"mechanism {self._name}"
             )
             self.failure = str(refused) or generic
-            return Answered(b"", failure=self.failure)
+            return LoginStep(b"", failure=self.failure)
         self._server = None
         self.principal, self._mechanism = principal, self._name
         self.phase, self.is_bare, self.is_new = Phase.OPEN, False, True
         session_ms = _shorter(self.terms.mechanisms[self._name].session_ms_max, good_for_ms)
         self.expires_s = None if session_ms is None else now_s + session_ms / _MS
-        return Answered(reply, session_ms or 0)
+        return LoginStep(reply, session_ms or 0)
 
 
 def _shorter(session_ms_max: int, good_for_ms: int | None) -> int | None:

@@ -7,7 +7,7 @@ event become one write per partition (``write_appends``).
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, Future, TimerHandle
+from asyncio import AbstractEventLoop, Future
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from dohle.core.config.definition import ConfigValues
@@ -24,7 +24,6 @@ from dohle.metrics.requests import AllRequests
 from dohle.protocol.messages.fetch import FetchResponse
 from dohle.protocol.schema import Request, VersionRange
 from dohle.replication.fetch_session_cache import FetchSessionCache
-from dohle.replication.purgatory import Purgatory
 from dohle.security.authorizer import Authorizer
 from dohle.server.auto_creation import AutoCreation
 from dohle.server.channel import ControllerChannels, ImageSource, R
@@ -35,12 +34,11 @@ from dohle.server.frontend import client_of, muting
 from dohle.server.net.collector import COLLECTOR
 from dohle.server.net.encoded_answers import EncodedAnswers
 from dohle.server.net.handler import RequestContext
-from dohle.server.net.listener import ConnectionLimits
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
 from dohle.server.partitions.commits import Commits
-from dohle.server.partitions.delayed_fetch import WaitingFetch
 from dohle.server.partitions.fetch_pacing import FetchPacing
+from dohle.server.partitions.fetch_purgatory import FetchPurgatory
 from dohle.server.partitions.fetch_reader import FetchReader
 from dohle.server.partitions.partitions import Partition, Partitions
 from dohle.server.partitions.read_replicas import selects_by_rack
@@ -121,9 +119,6 @@ class BrokerServer:
         self.quotas = ClientQuotas(config, host.clock)
         #: The same if any are set: without quotas, nothing is measured.
         self.metering: ClientQuotas | None = None
-        self._known_quotas: object = None
-        #: Set by the node: those of its listeners.
-        self.connection_limits: ConnectionLimits | None = None
         self.replicas = Replicas(
             loop,
             config,
@@ -147,7 +142,7 @@ class BrokerServer:
         self.metadata_answers = EncodedAnswers()
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.selects_by_rack = selects_by_rack(config)
-        self.purgatory: Purgatory[TopicPartition, WaitingFetch] = Purgatory()
+        self.purgatory = FetchPurgatory(loop, host.clock)
         #: Set by the node, which drives it.
         self.cleaner: LogCleaner | None = None
         #: Set by the node: called when settings of the broker were altered.
@@ -169,8 +164,6 @@ class BrokerServer:
         self.unwritten: dict[Partition, None] = {}
         #: Set by the node, if there is a remote tier.
         self.tier: Tier | None = None
-        self._expiry: TimerHandle | None = None
-        self._expiry_ms = 0
 
     @property
     def image(self) -> ClusterImage:
@@ -234,7 +227,7 @@ class BrokerServer:
         NOT_LEADER_OR_FOLLOWER for a partition that is not created yet.
         """
         slices = Slices(self.turns)
-        if image.client_quotas is not self._known_quotas:
+        if not self.quotas.are_those_of(image):
             await slices.run(self._take_quotas(image))
         for topic in delta.deleted_topics:
             await self._forget_topic(topic, slices)
@@ -265,12 +258,8 @@ class BrokerServer:
             await self._delete_replicas(removed, slices)
 
     def _take_quotas(self, image: ClusterImage) -> PlainSteps[None]:
-        self._known_quotas = image.client_quotas
         yield from self.quotas.load(image)
         self.metering = self.quotas if self.quotas.rules else None
-        if self.connection_limits is not None:
-            rates = self.quotas.address_rates
-            self.connection_limits.delay_s = self.quotas.connection_delay_s if rates else None
 
     async def _take_in(
         self, image: ClusterImage, changes: Sequence[PartitionChange]
@@ -471,26 +460,8 @@ class BrokerServer:
         """Let the fetches that wait at a partition look at it: it has more, or has changed."""
         self.change_count += 1
         self.fetch_sessions.watches.changed(key)
-        if not self.purgatory.count:
-            return
-        for delayed in self.purgatory.watching(key):
-            if delayed.is_waiting:
-                delayed.request.recheck(key)
+        self.purgatory.recheck(key)
 
     def expire_delayed_at(self, deadline_ms: int) -> None:
-        """Make sure that a request with this deadline is answered by then."""
-        if self._expiry is not None:
-            if deadline_ms >= self._expiry_ms:
-                return
-            self._expiry.cancel()
-        self._expiry_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - self.clock.monotonic_ms())
-        self._expiry = self.loop.call_later(delay_ms / 1000, self._expire_delayed)
-
-    def _expire_delayed(self) -> None:
-        self._expiry = None
-        for delayed in self.purgatory.expire(self.clock.monotonic_ms()):
-            delayed.request.answer()
-        following = self.purgatory.next_deadline_ms()
-        if following is not None:
-            self.expire_delayed_at(following)
+        """Make sure that a fetch with this deadline is answered by then."""
+        self.purgatory.expire_at(deadline_ms)

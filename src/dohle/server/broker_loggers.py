@@ -13,7 +13,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.metadata.configs import Operation
+from dohle.metadata.configs import ConfigOperation
 from dohle.protocol.messages.describe_configs import DescribeConfigsResourceResult
 from dohle.protocol.messages.incremental_alter_configs import AlterableConfig
 from dohle.server.rights import audit_log
@@ -76,15 +76,15 @@ def _level_name(level: int) -> str:
 
 def _checked_level(change: AlterableConfig, loggers: dict[str, logging.Logger]) -> int:
     name = change.name
-    if change.config_operation not in (Operation.SET, Operation.DELETE):
+    if change.config_operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
         raise _invalid(
             f"operation {change.config_operation} is not possible for a logger: use SET or DELETE"
         )
-    if change.config_operation == Operation.SET and change.value is None:
+    if change.config_operation == ConfigOperation.SET and change.value is None:
         raise _invalid(f"Null value not supported for : {name}")
     if name not in loggers:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
-    if change.config_operation == Operation.DELETE:
+    if change.config_operation == ConfigOperation.DELETE:
         if name == ROOT:
             raise _invalid(f"Removing the log level of the {ROOT} logger is not allowed")
         return logging.NOTSET

@@ -20,7 +20,7 @@ from dohle.server.tier.settings import SYSTEM_ENABLE
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.clean_shutdown import read_broker_epoch
 from dohle.storage.directory.meta_properties import InvalidMetaProperties
-from dohle.storage.moves.places import Assignment
+from dohle.storage.moves.places import ReplicaAssignment
 
 logger = logging.getLogger("dohle.server")
 
@@ -97,12 +97,12 @@ class BrokerLogs:
             image.cluster_config(),
         )
 
-    def _assignment_of(self, partition: TopicPartition) -> Assignment | None:
+    def _assignment_of(self, partition: TopicPartition) -> ReplicaAssignment | None:
         topic = self._image.topic(partition.topic)
         found = None if topic is None else topic.partitions.get(partition.partition)
         if topic is None or found is None or self._config.node_id not in found.replicas:
             return None
-        return Assignment(topic.id, found.directory_of(self._config.node_id))
+        return ReplicaAssignment(topic.id, found.directory_of(self._config.node_id))
 
     def _set_strays_aside(self, loss: LossCheck | None) -> Steps[None]:
         """Keep, but do not serve, logs that the image does not assign to this broker."""

@@ -79,7 +79,7 @@ class BrokerRole:
             authorizer=shared.authorizer,
         )
         self.broker.check_listeners = shared.endpoints.check
-        self.broker.connection_limits = shared.endpoints.limits
+        self.broker.quotas.connection_limits = shared.endpoints.limits
         self.cleaning = LogCleaning(
             shared.logs, shared.host, shared.turns, self.broker.broker_values
         )

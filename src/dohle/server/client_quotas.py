@@ -40,6 +40,7 @@ from dohle.server.net.outcome import EncodedResponse
 
 if TYPE_CHECKING:
     from dohle.server.net.connection import Connection
+    from dohle.server.net.listener import ConnectionLimits
 
 _PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 #: What brokers ask of each other.
@@ -61,9 +62,17 @@ class ClientQuotas:
         self.meters = {key: Meters(windows, window_ms) for key in BROKER_KEYS}
         self.address_rates = AddressRates()
         self._connections = Meters(windows, window_ms)
+        #: Set by the node: those of its listeners.
+        self.connection_limits: ConnectionLimits | None = None
+        self._loaded: object = None
+
+    def are_those_of(self, image: ClusterImage) -> bool:
+        """Tell whether the quotas of an image are those that were loaded last."""
+        return image.client_quotas is self._loaded
 
     def load(self, image: ClusterImage) -> PlainSteps[None]:
         """Let the quotas of an image take effect, all at once."""
+        self._loaded = image.client_quotas
         rules, address_rates = QuotaTable(), AddressRates()
         for number, (quota, record) in enumerate(image.client_quotas.items(), 1):
             if not number % _QUOTAS_PER_STEP:
@@ -75,6 +84,8 @@ class ClientQuotas:
             if address is not None and quota.key in IP_KEYS:
                 address_rates.set(*address, record.value)
         self.rules, self.address_rates = rules, address_rates
+        if self.connection_limits is not None:
+            self.connection_limits.delay_s = self.connection_delay_s if address_rates else None
 
     # Requests
 

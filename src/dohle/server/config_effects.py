@@ -15,7 +15,7 @@ from dohle.core.config.definition import NO_EFFECT, ConfigKey
 from dohle.core.config.group import GROUP_CONFIGS
 from dohle.core.config.static import BrokerConfig, base_name
 from dohle.core.config.topic import TOPIC_CONFIGS
-from dohle.metadata.delta import ConfigChange
+from dohle.metadata.delta import ConfigDelta
 from dohle.metadata.image import ClusterImage, ResourceType
 
 logger = logging.getLogger("dohle.server.configs")
@@ -41,7 +41,7 @@ class ConfigEffects:
         for resource, configs in image.configs.items():
             self._tell(resource.type, configs)
 
-    def changed(self, changes: Iterable[ConfigChange]) -> None:
+    def changed(self, changes: Iterable[ConfigDelta]) -> None:
         """Tell what was altered."""
         for resource, before, after in changes:
             self._tell(resource.type, {k: v for k, v in after.items() if before.get(k) != v})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from dohle.core.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from dohle.core.principal import Principal
 from dohle.groups.group import Caller
-from dohle.security.authorizer import OPERATIONS, Authorizer, Verdict
+from dohle.security.authorizer import OPERATIONS, AuthorizationResult, Authorizer
 from dohle.server.net.callers import caller_of
 from dohle.server.net.outcome import CloseConnection
 
@@ -35,7 +35,7 @@ _TYPE_NAMES = {
 _CLUSTER = AclResourceType.CLUSTER
 
 
-class Sender(Protocol):
+class Requester(Protocol):
     """Who sends a request: a connection, or the client behind a broker."""
 
     @property
@@ -62,7 +62,7 @@ class Rights:
         self._api = api_name
 
     @classmethod
-    def of(cls, authorizer: Authorizer, sender: Sender, api_name: str) -> Rights:
+    def of(cls, authorizer: Authorizer, sender: Requester, api_name: str) -> Rights:
         """Return the rights of the sender of a request."""
         host = sender.peer.rpartition(":")[0]
         return cls(authorizer, sender.principal, address_text(host), api_name)
@@ -117,7 +117,7 @@ class Rights:
 
     def _decide(
         self, operation: AclOperation, resource_type: AclResourceType, name: str
-    ) -> Verdict:
+    ) -> AuthorizationResult:
         self._check_ready()
         return self._authorizer.decide(self._principal, self._host, operation, resource_type, name)
 
@@ -129,7 +129,7 @@ class Rights:
     def _tell(
         self,
         level: int,
-        verdict: Verdict,
+        verdict: AuthorizationResult,
         operation: AclOperation,
         resource_type: AclResourceType,
         name: str,

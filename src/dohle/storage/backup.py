@@ -37,7 +37,7 @@ from dohle.storage.directory.partition_dirs import (
 from dohle.storage.files import FileSystem, file_name, join, parent
 from dohle.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT
 from dohle.storage.log import Log
-from dohle.storage.moves.copy import CopyJob, Piece
+from dohle.storage.moves.copy import Piece, ReplicaCopyJob
 from dohle.storage.producers.snapshot import snapshot_offset
 from dohle.storage.segment.file_names import (
     DELETED_SUFFIX,
@@ -298,7 +298,7 @@ def is_metadata(log: LogCut) -> bool:
 
 
 def _copy(fs: FileSystem, source: str, target: str, pieces: Iterable[Piece]) -> tuple[str, ...]:
-    return CopyJob(fs, source, target, tuple(pieces), sync=True, keep_mtime=True).run()
+    return ReplicaCopyJob(fs, source, target, tuple(pieces), sync=True, keep_mtime=True).run()
 
 
 def _finish(fs: FileSystem, directory: str, target: str, logs: list[LogCut]) -> None:

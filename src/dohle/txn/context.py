@@ -25,7 +25,7 @@ class TimerKind(Enum):
     COMPLETE = "complete"
 
 
-class TimerKey(NamedTuple):
+class TransactionTimerKey(NamedTuple):
     """A deadline's key; those of the whole shard have no id."""
 
     kind: TimerKind
@@ -39,4 +39,4 @@ class TransactionContext:
     clock: Clock
     #: The current settings; asked for with every command.
     settings: Callable[[], TransactionSettings]
-    timers: Timers[TimerKey] = field(default_factory=Timers)
+    timers: Timers[TransactionTimerKey] = field(default_factory=Timers)

@@ -25,7 +25,7 @@ from dohle.core.steps import PlainSteps
 from dohle.protocol.messages.records.transaction import TransactionLogKey, TransactionLogValue
 from dohle.protocol.record_framing import CoordinatorRecord
 from dohle.txn.actions import WriteMarkers
-from dohle.txn.context import TimerKey, TimerKind, TransactionContext
+from dohle.txn.context import TimerKind, TransactionContext, TransactionTimerKey
 from dohle.txn.end import end_tv1, end_tv2
 from dohle.txn.errors import concurrent, fenced, wrong_producer_id, wrong_state
 from dohle.txn.listing import TransactionFilters
@@ -252,7 +252,7 @@ class TransactionCoordinator:
             if known is None or known[0] != transaction.start_ms:
                 known = transaction.start_ms, self._times_out_at_ms(transaction)
             self._ongoing[transactional_id] = known
-            if TimerKey(TimerKind.TIMEOUT_CHECK) not in self.context.timers:
+            if TransactionTimerKey(TimerKind.TIMEOUT_CHECK) not in self.context.timers:
                 self._set_check(TimerKind.TIMEOUT_CHECK)
         elif transaction.state.is_decided:
             self._unmarked[transactional_id] = set(transaction.partitions)
@@ -320,7 +320,7 @@ class TransactionCoordinator:
 
     def _set_timer(self, kind: TimerKind, delay_ms: int, transactional_id: str = "") -> None:
         deadline_ms = self.context.clock.monotonic_ms() + delay_ms
-        self.context.timers.set(TimerKey(kind, transactional_id), deadline_ms)
+        self.context.timers.set(TransactionTimerKey(kind, transactional_id), deadline_ms)
 
     def _set_check(self, kind: TimerKind) -> None:
         settings = self.context.settings()

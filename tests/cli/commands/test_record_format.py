@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dohle.cli.commands.consume import Place, parse_place
+from dohle.cli.commands.consume import OffsetArgument, parse_place
 from dohle.cli.commands.record_format import compile_format
 from dohle.cli.commands.record_lines import LineFormat, read_lines
 from dohle.cli.options import unescape
@@ -65,15 +65,15 @@ def test_other_text_is_shown_as_it_is(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("beginning", Place("beginning")),
-        ("end", Place("end")),
-        ("0", Place("at", 0)),
-        ("-5", Place("tail", 5)),
-        ("s@1700000000000", Place("s@", 1_700_000_000_000)),
-        ("e@0", Place("e@", 0)),
+        ("beginning", OffsetArgument("beginning")),
+        ("end", OffsetArgument("end")),
+        ("0", OffsetArgument("at", 0)),
+        ("-5", OffsetArgument("tail", 5)),
+        ("s@1700000000000", OffsetArgument("s@", 1_700_000_000_000)),
+        ("e@0", OffsetArgument("e@", 0)),
     ],
 )
-def test_places_are_read(text: str, place: Place) -> None:
+def test_places_are_read(text: str, place: OffsetArgument) -> None:
     assert parse_place(text) == place
     assert place.is_stop == text.startswith("e@")
 

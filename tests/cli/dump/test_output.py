@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dohle.cli.dump.files import find_kind
-from dohle.cli.values import Headers, bytes_to_json, bytes_to_text, to_json, to_text
+from dohle.cli.values import RecordHeaders, bytes_to_json, bytes_to_text, to_json, to_text
 from tests.cli.dump.files import SEGMENT, batch, orders, write_segment
 from tests.cli.terminals import run_on_terminal
 
@@ -149,7 +149,7 @@ def test_values_are_shown_plainly() -> None:
         "plain",
         '"quo\\"ted"',
     ]
-    assert to_text(Headers((("a\x1b", b"x"), ("b", None)))) == '["a\\u001b": "x", "b": null]'
+    assert to_text(RecordHeaders((("a\x1b", b"x"), ("b", None)))) == '["a\\u001b": "x", "b": null]'
     assert to_text("esc\x1b[0m") == "esc\\u001b[0m"
     assert to_json((1, [b"\xff"])) == [1, [{"base64": "/w=="}]]
     with pytest.raises(TypeError):

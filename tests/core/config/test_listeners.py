@@ -4,8 +4,8 @@ import pytest
 
 from dohle.core.config.listeners import (
     Listener,
+    QuorumVoter,
     SecurityProtocol,
-    Voter,
     parse_bootstrap_servers,
     parse_protocol_map,
     parse_voters,
@@ -180,8 +180,8 @@ def test_two_advertised_listeners_may_share_a_port() -> None:
 
 def test_the_quorum_is_read() -> None:
     assert parse_voters(["1@a:9093", "2@[::1]:9094"]) == (
-        Voter(1, "a", 9093),
-        Voter(2, "::1", 9094),
+        QuorumVoter(1, "a", 9093),
+        QuorumVoter(2, "::1", 9094),
     )
     assert parse_bootstrap_servers(["a:9093", "[::1]:1"]) == (("a", 9093), ("::1", 1))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dohle.core.config.listeners import Voter
+from dohle.core.config.listeners import QuorumVoter
 from dohle.core.config.roles import Role
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig, NoticeLevel
 from dohle.core.errors import ErrorCode, KafkaError
@@ -115,7 +115,7 @@ def test_the_first_controller_listener_is_the_default_one() -> None:
 
 def test_static_voters_are_told() -> None:
     placement = _config({**_BOTH, "controller.quorum.voters": "1@a:9093,2@b:9094"}).placement
-    assert placement.voters == (Voter(1, "a", 9093), Voter(2, "b", 9094))
+    assert placement.voters == (QuorumVoter(1, "a", 9093), QuorumVoter(2, "b", 9094))
     assert not placement.is_alone
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.groups.classic.group import ClassicGroup
-from dohle.groups.context import TimerKey
+from dohle.groups.context import GroupTimerKey
 from dohle.protocol.messages.join_group import JoinGroupRequestProtocol
 from tests.groups.classic.classic_consumer import ClassicConsumer, classic_group
 from tests.groups.consumer.consumer_world import GROUP, FakeTopics, World
@@ -83,5 +83,5 @@ def test_deadlines_from_before_a_downgrade_do_not_come_after_an_upgrade() -> Non
     new.leave()
     assert isinstance(world.machine.context.groups[GROUP], ClassicGroup)
     world.joined("newer", "a")
-    key = TimerKey("consumer", "sync", GROUP, one.member_id)
+    key = GroupTimerKey("consumer", "sync", GROUP, one.member_id)
     assert key not in world.machine.context.timers

@@ -15,8 +15,8 @@ from dohle.records.batch import HEADER_SIZE, RecordBatch
 from dohle.records.builder import BatchBuilder
 from dohle.records.columnar.fields import (
     PADDING,
+    FieldSlices,
     Memory,
-    Slices,
     Span,
     Unusual,
     read_fields,
@@ -196,7 +196,7 @@ def samples() -> list[Record]:
     ]
 
 
-def of(data: bytes, slices: Slices) -> list[bytes | None]:
+def of(data: bytes, slices: FieldSlices) -> list[bytes | None]:
     return [
         None if length < 0 else data[at : at + length]
         for at, length in zip(slices.at.tolist(), slices.lengths.tolist(), strict=True)

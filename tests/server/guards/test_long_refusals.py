@@ -25,7 +25,7 @@ from dohle.protocol.messages import (
 from dohle.protocol.messages import produce as produce_messages
 from dohle.protocol.schema import Request, Response
 from dohle.security.authorizer import Authorizer
-from dohle.server.guards.guard import Asked
+from dohle.server.guards.guard import GuardedRequest
 from dohle.server.guards.table import BROKER_GUARDS
 from dohle.server.rights import Rights
 
@@ -161,7 +161,7 @@ def test_each_partition_is_a_step(request_: Request, version: int) -> None:
     rights = Rights(authorizer, ANONYMOUS, "127.0.0.1", "Test")
     nothing = cast("Any", _NoTopics())
     guard = BROKER_GUARDS[ApiKey(request_.API_KEY)](
-        Asked(request_, version, rights, nothing, nothing)
+        GuardedRequest(request_, version, rights, nothing, nothing)
     )
     count = 0
 

@@ -12,7 +12,7 @@ import pytest
 from dohle.core.config.describe import ConfigSource
 from dohle.core.errors import ErrorCode
 from dohle.core.steps import finish
-from dohle.metadata.configs import Operation
+from dohle.metadata.configs import ConfigOperation
 from dohle.metadata.image import ResourceType
 from dohle.protocol.messages import alter_configs as legacy
 from dohle.protocol.messages import incremental_alter_configs as incremental
@@ -26,7 +26,7 @@ from dohle.server.node import Node
 from tests.server.wire import Wire, batch, create_topic, on_node, produce, running_node
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
 def _resource(
@@ -416,7 +416,9 @@ def test_producers_are_forgotten_by_the_time_that_was_altered(tmp_path: Path) ->
         later_ms = max(entry.last_timestamp for entry in log.producer_state.producers.values()) + 50
         finish(log.producer_state.remove_expired_producers(later_ms))
         assert 9 in log.producer_state.producers
-        altered = await _alter(wire, BROKER, "", ("producer.id.expiration.ms", Operation.SET, "50"))
+        altered = await _alter(
+            wire, BROKER, "", ("producer.id.expiration.ms", ConfigOperation.SET, "50")
+        )
         assert altered[0] is ErrorCode.NONE
         finish(log.producer_state.remove_expired_producers(later_ms))
         assert 9 not in log.producer_state.producers
@@ -436,7 +438,7 @@ def test_what_has_no_effect_is_accepted_and_told_once_in_the_log(
     async def scenario(node: Node, wire: Wire) -> None:
         caplog.clear()
         for rate in ("5", "6"):
-            change = ("max.connection.creation.rate", Operation.SET, rate)
+            change = ("max.connection.creation.rate", ConfigOperation.SET, rate)
             assert (await _alter(wire, BROKER, "", change))[0] is ErrorCode.NONE
         assert _lines(caplog) == [
             "No effect in dohle: max.connection.creation.rate, because "

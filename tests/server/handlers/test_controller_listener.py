@@ -9,7 +9,7 @@ import pytest
 from dohle.cli.main import main
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId
-from dohle.protocol.apis import ApiKey, Listener, find_api
+from dohle.protocol.apis import ApiKey, ListenerType, find_api
 from dohle.protocol.messages.api_versions import ApiVersionsRequest
 from dohle.protocol.messages.describe_cluster import DescribeClusterRequest
 from dohle.protocol.messages.metadata import MetadataRequest
@@ -25,7 +25,7 @@ def test_the_apis_are_those_that_kafka_declares_for_controllers(tmp_path: Path) 
         answer = await wire.send(request)
         told = {ApiKey(one.api_key) for one in answer.api_keys}
         assert told == controller_handlers(node.member.quorum.take).keys()
-        declared = {key for key in ApiKey if Listener.CONTROLLER in find_api(key).listeners}
+        declared = {key for key in ApiKey if ListenerType.CONTROLLER in find_api(key).listeners}
         assert told == declared
         of_brokers = {ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.JOIN_GROUP}
         assert told.isdisjoint(of_brokers)

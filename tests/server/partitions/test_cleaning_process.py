@@ -32,7 +32,7 @@ from dohle.server.partitions.cleaning_wire import (
     receive,
     send,
 )
-from dohle.storage.cleaning.reading import Source
+from dohle.storage.cleaning.reading import ClosedSegment
 from dohle.storage.cleaning.round_values import (
     CleanerSettings,
     CleaningAborted,
@@ -264,7 +264,7 @@ class FirstGroup:
         assert isinstance(found, Mapped)
         return found
 
-    def rewrite(self, sources: Sequence[Source]) -> Rewritten:
+    def rewrite(self, sources: Sequence[ClosedSegment]) -> Rewritten:
         self._ask(Rewrite(tuple(sources)))
         raise CleaningAborted("that was all")
 

@@ -13,7 +13,7 @@ from dohle.metadata.decision import VersionedRecord
 from dohle.protocol.messages.records.cluster_metadata import ConfigRecord, NoOpRecord
 from dohle.protocol.record_framing import decode_metadata_record
 from dohle.records.batch import read_batch
-from dohle.server.quorum.accumulator import BATCH_BYTES_MAX, Accumulator, QuorumBusy
+from dohle.server.quorum.accumulator import BATCH_BYTES_MAX, BatchAccumulator, QuorumBusy
 from dohle.server.quorum.metadata_log import UnrecordableChange
 
 EPOCH = 3
@@ -26,7 +26,7 @@ class Leader:
     def __init__(self, end_offset: int = 100) -> None:
         self.clock = ManualClock(1_000)
         self.end_offset = end_offset
-        self.accumulator = Accumulator(self.clock, lambda: self.end_offset, lambda: None)
+        self.accumulator = BatchAccumulator(self.clock, lambda: self.end_offset, lambda: None)
         self.accumulator.begin(EPOCH)
 
     def append(self, *sizes: int, epoch: int = EPOCH) -> int:

@@ -45,7 +45,7 @@ from dohle.protocol.messages.update_features import (
 )
 from dohle.protocol.schema import Request
 from dohle.raft.values import LeaderAndEpoch
-from dohle.server.quorum.commands import COMMANDS, Command, Turn
+from dohle.server.quorum.commands import COMMANDS, Command, CommandTurn
 from tests.server.quorum.scripted import OTHER, OWN, Scene, create, play, settle
 
 
@@ -161,7 +161,8 @@ def test_what_a_lost_leader_has_written_may_be_committed_by_the_next() -> None:
 
 
 def decided_by(
-    monkeypatch: pytest.MonkeyPatch, decide: Callable[[Turn, Any], Decision[CreateTopicsResponse]]
+    monkeypatch: pytest.MonkeyPatch,
+    decide: Callable[[CommandTurn, Any], Decision[CreateTopicsResponse]],
 ) -> None:
     """Have CreateTopics decided by something else."""
     known = COMMANDS[CreateTopicsRequest]
@@ -178,7 +179,7 @@ def test_a_command_that_is_under_way_when_the_leadership_is_lost_is_not_carried_
     async def scenario(scene: Scene) -> None:
         await with_brokers(scene)
 
-        def interrupted(turn: Turn, request: Any) -> Decision[CreateTopicsResponse]:
+        def interrupted(turn: CommandTurn, request: Any) -> Decision[CreateTopicsResponse]:
             scene.quorum.leader = LeaderAndEpoch(OTHER, scene.quorum.leader.epoch + 1)
             return Decision((VersionedRecord(NoOpRecord(), 0),), CreateTopicsResponse())
 
@@ -198,7 +199,7 @@ def test_an_unexpected_error_is_answered_and_lets_another_controller_try(
     async def scenario(scene: Scene) -> None:
         await with_brokers(scene)
 
-        def fails(turn: Turn, request: Any) -> Decision[CreateTopicsResponse]:
+        def fails(turn: CommandTurn, request: Any) -> Decision[CreateTopicsResponse]:
             raise ZeroDivisionError
 
         decided_by(monkeypatch, fails)

@@ -28,7 +28,7 @@ from dohle.replication.throttle import ReplicationQuota
 from dohle.server.node import Node
 from dohle.server.replicas import fetcher as fetcher_module
 from dohle.server.replicas.context import FetcherContext, FetcherSettings
-from dohle.server.replicas.fetcher import Fetcher
+from dohle.server.replicas.fetcher import ReplicaFetcher
 from tests.client.offset_answers import offsets_answer
 from tests.client.scripted_broker import SILENCE, Reply, ScriptedBroker, until
 from tests.server.channels.controllers import Images
@@ -88,7 +88,7 @@ def test_a_partition_may_be_let_go_while_its_leader_is_asked_for_offsets(
             return offsets_answer(request, version)
 
         async with ScriptedBroker(fetch=refuse, list_offsets=let_go) as leader:
-            fetcher = Fetcher(context_of(node, leader), LEADER, 0)
+            fetcher = ReplicaFetcher(context_of(node, leader), LEADER, 0)
             fetcher.follow(gone, 0)
             fetcher.follow(kept, 0)
             await until(lambda: len(leader.asked(ApiKey.FETCH)) == 2)
@@ -119,7 +119,7 @@ def test_a_leader_that_refuses_is_told_of_only_if_that_lasts(
             return FetchResponse(responses=(topic,))
 
         async with ScriptedBroker(fetch=refuse) as leader:
-            fetcher = Fetcher(context_of(node, leader), LEADER, 0)
+            fetcher = ReplicaFetcher(context_of(node, leader), LEADER, 0)
             fetcher.follow(followed, 0)
             await until(lambda: any("is not copied" in text for text in caplog.messages))
             assert len(leader.asked(ApiKey.FETCH)) > 1
@@ -147,7 +147,7 @@ def test_m6_a_leader_without_the_listener_of_brokers_is_never_fetched_from(
             elsewhere = replace(known[LEADER], endpoints={"OTHER": endpoint})
             as_it_should_be = images.image
             images.image = replace(images.image, brokers=known.changed({LEADER: elsewhere}))
-            fetcher = Fetcher(context, LEADER, 0)
+            fetcher = ReplicaFetcher(context, LEADER, 0)
             fetcher.follow(followed, 0)
             await until(lambda: "broker 9 has no listener PLAINTEXT" in caplog.text)
             assert (leader.connections, leader.requests) == (0, [])
@@ -205,7 +205,7 @@ def test_m8_a_follower_fetches_in_the_version_of_the_level_and_in_a_newer_one_wh
                 images.image = replace(before, features=features)
 
             finalize(17)
-            fetcher = Fetcher(context, LEADER, 0)
+            fetcher = ReplicaFetcher(context, LEADER, 0)
             fetcher.follow(followed, 0)
             await until(lambda: len(versions) >= 2)
             assert set(versions) == {15}
@@ -241,7 +241,7 @@ def test_a_partition_that_cannot_be_appended_to_is_left_out_and_counted_until_an
             return FetchResponse(responses=(topic,))
 
         async with ScriptedBroker(fetch=answer) as leader:
-            fetcher = Fetcher(context_of(node, leader), LEADER, 0)
+            fetcher = ReplicaFetcher(context_of(node, leader), LEADER, 0)
             fetcher.follow(bad, 0)
             fetcher.follow(good, 0)
             await until(lambda: len(leader.asked(ApiKey.FETCH)) == 2)

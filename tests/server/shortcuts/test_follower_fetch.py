@@ -387,7 +387,7 @@ def test_a_follower_is_told_the_same_by_the_shortcut_and_the_leader_knows_the_sa
                         side.fetch(wait_ms)
                 if isinstance(step, int):
                     clock.advance(step)
-                    node.broker._expire_delayed()
+                    node.broker.purgatory._expire()
                 await asyncio.sleep(0)
                 waited += sides[0].is_waiting
                 told = [side.take() for side in sides]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from dohle.storage.cleaning.selection import LogView, choose, look_at
+from dohle.storage.cleaning.selection import LogToClean, choose, look_at
 from dohle.storage.config import LogConfig
 from tests.storage.logs import BATCH_SIZE, NOW_MS, Node, append, append_transactional, data
 
@@ -19,9 +19,9 @@ class SegmentView(NamedTuple):
     first_batch_timestamp: int = -1
 
 
-def view(*segments: SegmentView, lso: int = 1_000, start: int = 0, end: int = 1_000) -> LogView:
+def view(*segments: SegmentView, lso: int = 1_000, start: int = 0, end: int = 1_000) -> LogToClean:
     closed = segments[:-1]
-    return LogView(
+    return LogToClean(
         [one.base_offset for one in segments],
         [one.size for one in closed],
         start,

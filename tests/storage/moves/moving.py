@@ -5,7 +5,7 @@ from __future__ import annotations
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.moves.move import ReplicaMove
-from dohle.storage.moves.places import Assignment
+from dohle.storage.moves.places import ReplicaAssignment
 from tests.storage.logs import BATCH_SIZE, PARTITION, TOPIC_ID, Node
 
 SMALL = LogConfig(segment_bytes=5 * BATCH_SIZE, index_interval_bytes=100, retention_ms=-1)
@@ -34,5 +34,5 @@ def catch_up(move: ReplicaMove, bytes_max: int = 250) -> None:
 
 def assign(node: Node, path: str) -> None:
     """Have the metadata log say that the replica is in a directory."""
-    place = Assignment(TOPIC_ID, directory(node, path).directory_id)
+    place = ReplicaAssignment(TOPIC_ID, directory(node, path).directory_id)
     node.assignment_of = lambda _: place

@@ -20,7 +20,7 @@ from dohle.storage.directory.manager import LogManager
 from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.log import Log
 from dohle.storage.moves.move import ReplicaMove
-from dohle.storage.moves.places import Assignment
+from dohle.storage.moves.places import ReplicaAssignment
 from dohle.storage.producers.state import AppendOrigin
 from dohle.testing.simulation.files import SimulatedCrash, SimulatedFileSystem
 from tests.storage.crashes import (
@@ -44,7 +44,7 @@ UNASSIGNED = Uuid(bytes(15) + b"\x01")
 def open_manager(fs: SimulatedFileSystem, clock: ManualClock, place: Uuid) -> LogManager:
     manager = LogManager(fs, clock=clock, rng=random.Random(3))
     manager.attach(PATHS, IDENTITY)
-    manager.load(lambda _: CONFIG, lambda _: Assignment(TOPIC_ID, place))
+    manager.load(lambda _: CONFIG, lambda _: ReplicaAssignment(TOPIC_ID, place))
     return manager
 
 

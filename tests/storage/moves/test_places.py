@@ -8,7 +8,7 @@ from dohle.core.errors import ErrorCode
 from dohle.core.ids import Uuid
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.partition_dirs import future_dir_name, write_partition_metadata
-from dohle.storage.moves.places import Assignment
+from dohle.storage.moves.places import ReplicaAssignment
 from dohle.testing.simulation.disk_faults import Operation
 from tests.storage.logs import (
     PARTITION,
@@ -50,7 +50,7 @@ def copy(node: Node, source: str, target: str, topic_id: Uuid = TOPIC_ID) -> Non
 
 
 def start(node: Node, place: Uuid | None, topic_id: Uuid = TOPIC_ID) -> None:
-    assigned = None if place is None else Assignment(topic_id, place)
+    assigned = None if place is None else ReplicaAssignment(topic_id, place)
     node.assignment_of = lambda _: assigned
     node.start()
 

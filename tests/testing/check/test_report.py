@@ -10,13 +10,13 @@ import pytest
 from dohle.testing.check.faults import Struck
 from dohle.testing.check.figures import Counts, Figures, Gap, count
 from dohle.testing.check.late_end import LateEnd
-from dohle.testing.check.load import Topics
+from dohle.testing.check.load import RoundTopics
 from dohle.testing.check.page import page
 from dohle.testing.check.verdict import Anomaly, RoundResult, Verdict
 from dohle.testing.checking.history import History, Outcome, Partition
 
 SECOND_NS = 1_000_000_000
-TOPICS = Topics(1)
+TOPICS = RoundTopics(1)
 INPUT = Partition(TOPICS.input, 0)
 
 

@@ -13,7 +13,7 @@ from dohle.testing.checking.history import (
     History,
     Outcome,
     Partition,
-    Send,
+    SentRecord,
 )
 
 P0, P1 = Partition("input", 0), Partition("input", 1)
@@ -177,7 +177,9 @@ def a_config_is_what_it_was_before(history: History) -> None:
     history.final_topics["made"] = {PARTITION_COUNT: 3, "retention.bytes": "1"}
 
 
-def transaction(history: History, name: str, began_ns: int, ended_ns: int) -> tuple[Send, ...]:
+def transaction(
+    history: History, name: str, began_ns: int, ended_ns: int
+) -> tuple[SentRecord, ...]:
     """Add one that is committed, and return what it has written."""
     made = history.begin(name, began_ns)
     sends = tuple(history.send(name, P1, made) for _ in range(2))
@@ -189,7 +191,7 @@ def transaction(history: History, name: str, began_ns: int, ended_ns: int) -> tu
     return sends
 
 
-def reads(reader: Send, writer: Send) -> None:
+def reads(reader: SentRecord, writer: SentRecord) -> None:
     assert reader.transaction is not None
     reader.transaction.reads.append((writer.partition, writer.value))
 
@@ -227,7 +229,7 @@ def a_circle_through_time(history: History) -> None:
     reads(first, third)
 
 
-def loose(history: History, delivery: Delivery) -> Send:
+def loose(history: History, delivery: Delivery) -> SentRecord:
     send = history.send("loose", P1)
     send.delivery = delivery
     return send
@@ -331,7 +333,7 @@ def cut(*fates: tuple[int, bool]) -> History:
     history.final = {P0: []}
     history.cuts_ns = [100]
     for offset, (at_ns, is_there) in enumerate(fates):
-        send = history.add(Send("a", P0, b"%d" % offset, began_ns=at_ns))
+        send = history.add(SentRecord("a", P0, b"%d" % offset, began_ns=at_ns))
         send.acknowledged(offset, at_ns)
         if is_there:
             history.final[P0].append((offset, send.value))

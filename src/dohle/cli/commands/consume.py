@@ -58,7 +58,7 @@ _POLL_MS = 200
 _POLL_RECORDS = 500
 
 
-class Place(NamedTuple):
+class OffsetArgument(NamedTuple):
     """One ``-o``: a position to start at, or (``is_stop``) a time to stop at."""
 
     kind: str
@@ -130,17 +130,17 @@ def add_parser(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> OffsetArgument:
     """Parse the value of ``-o``."""
     if text in ("beginning", "end"):
-        return Place(text)
+        return OffsetArgument(text)
     kind, digits = "at", text
     if text.startswith("-"):
         kind, digits = "tail", text[1:]
     elif text.startswith((_NEAR, _FAR)):
         kind, digits = text[:2], text[2:]
     if digits.isascii() and digits.isdigit() and int(digits) < 1 << 63:
-        return Place(kind, int(digits))
+        return OffsetArgument(kind, int(digits))
     raise argparse.ArgumentTypeError(
         f"{text!r} is not a position: use beginning, end, OFFSET, -N, s@TIMESTAMP or e@TIMESTAMP"
     )
@@ -175,13 +175,13 @@ def run(args: argparse.Namespace) -> int:
     return with_cluster(args, work)
 
 
-def _places(args: argparse.Namespace) -> tuple[Place, int | None]:
+def _places(args: argparse.Namespace) -> tuple[OffsetArgument, int | None]:
     """Return where to start and, if given, the time to stop at."""
     begins = [place for place in args.offset if not place.is_stop]
     stops = [place.number for place in args.offset if place.is_stop]
     if len(begins) > 1 or len(stops) > 1:
         raise UsageError("give -o once for the start and once (e@...) for the end")
-    begin = begins[0] if begins else Place("beginning")
+    begin = begins[0] if begins else OffsetArgument("beginning")
     if args.group is not None:
         if args.group == "":
             raise UsageError("--group is empty: give it a name")
@@ -198,7 +198,7 @@ def _places(args: argparse.Namespace) -> tuple[Place, int | None]:
 async def _consume_group(
     cluster: Cluster,
     args: argparse.Namespace,
-    begin: Place,
+    begin: OffsetArgument,
     show: Callable[[ConsumedRecord], bytes],
 ) -> int:
     import asyncio
@@ -222,7 +222,7 @@ async def _consume_group(
     return 0
 
 
-def _start(place: Place) -> Start:
+def _start(place: OffsetArgument) -> Start:
     from dohle.client import At, Beginning, End, Since, Tail
 
     match place.kind:

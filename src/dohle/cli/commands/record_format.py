@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dohle.cli.options import unescape
-from dohle.cli.values import Headers
+from dohle.cli.values import RecordHeaders
 
 if TYPE_CHECKING:
     from dohle.client import ConsumedRecord
@@ -91,5 +91,5 @@ def to_fields(item: ConsumedRecord) -> dict[str, object]:
         "timestamp": record.timestamp,
         "key": record.key,
         "value": record.value,
-        "headers": Headers(record.headers),
+        "headers": RecordHeaders(record.headers),
     }

@@ -50,7 +50,7 @@ NODE_ID_DEFAULT = BrokerId(1)
 _LOCK = ".lock"
 
 
-class Beginning(NamedTuple):
+class NewCluster(NamedTuple):
     """What a new cluster begins with."""
 
     bootstrap: Sequence[VersionedRecord]
@@ -60,7 +60,7 @@ class Beginning(NamedTuple):
 
 def beginning(
     release: str | None, features: Sequence[tuple[str, int]], plan: QuorumPlan
-) -> Beginning:
+) -> NewCluster:
     """Check by Kafka's rules what was asked for; levels that are not chosen are the release's."""
     chosen = dict(features)
     for name, level in chosen.items():
@@ -73,7 +73,7 @@ def beginning(
     plan.check_kraft_version(chosen.pop(KRAFT_VERSION, None))
     if chosen.get(ELR_VERSION) and not supports_elr(level):
         raise CliError(f"{ELR_VERSION} needs the metadata.version of a later release")
-    return Beginning(default_bootstrap_records(level, chosen), plan.initial_voters)
+    return NewCluster(default_bootstrap_records(level, chosen), plan.initial_voters)
 
 
 def _release_level(release: str | None, chosen: int | None) -> int:
@@ -100,7 +100,7 @@ class Formatter:
         fs: FileSystem,
         cluster_id: str | None,
         node_id: BrokerId,
-        begin: Beginning,
+        begin: NewCluster,
     ) -> None:
         self._fs = fs
         self._begin = begin

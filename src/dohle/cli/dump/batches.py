@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing
 
-from dohle.cli.dump.items import DecoderName, DumpOptions, Item, Note, Problem, Row, Source
+from dohle.cli.dump.items import DecoderName, DumpedFile, DumpOptions, Item, Note, Problem, Row
 from dohle.cli.dump.zero_tail import end_of_data, zero_tail_note
-from dohle.cli.values import Headers
+from dohle.cli.values import RecordHeaders
 from dohle.core.errors import KafkaError
 from dohle.records.batch import (
     Batch,
@@ -36,12 +36,12 @@ _TIMESTAMP_TYPES = {
 }
 
 
-def dump_segment(source: Source, options: DumpOptions) -> Iterator[Item]:
+def dump_segment(source: DumpedFile, options: DumpOptions) -> Iterator[Item]:
     """Dump the batches of a log segment."""
     return _Batches(source, options).dump()
 
 
-def dump_metadata_snapshot(source: Source, options: DumpOptions) -> Iterator[Item]:
+def dump_metadata_snapshot(source: DumpedFile, options: DumpOptions) -> Iterator[Item]:
     """Dump the batches of a metadata log snapshot: a complete one ends with a footer."""
     return _Batches(source, options, DecoderName.CLUSTER_METADATA, is_snapshot=True).dump()
 
@@ -51,7 +51,7 @@ class _Batches:
 
     def __init__(
         self,
-        source: Source,
+        source: DumpedFile,
         options: DumpOptions,
         decoder: DecoderName | None = None,
         *,
@@ -140,7 +140,7 @@ class _Batches:
                 "sequence": sequence,
                 "key": record.key,
                 "value": record.value,
-                "headers": Headers(record.headers),
+                "headers": RecordHeaders(record.headers),
             }
             try:
                 if batch.is_control:

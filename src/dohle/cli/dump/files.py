@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dohle.cli.dump.batches import dump_metadata_snapshot, dump_segment
 from dohle.cli.dump.indexes import dump_offset_index, dump_time_index, dump_transaction_index
-from dohle.cli.dump.items import Dump, DumpOptions, Note, Problem, Row, Source
+from dohle.cli.dump.items import Dump, DumpedFile, DumpOptions, Note, Problem, Row
 from dohle.cli.dump.output import Writer
 from dohle.cli.dump.state_files import (
     dump_clean_shutdown,
@@ -29,7 +29,7 @@ _TEMPORARY = re.compile(r"(\.deleted|\.cleaned|\.swap|\.part)$")
 _BASE_OFFSET = re.compile(r"[0-9]{20}(?=[.-])")
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """A kind of file; those of one segment are shown in this order."""
 
     ending: str
@@ -38,22 +38,22 @@ class Kind(NamedTuple):
 
 
 _KINDS = (
-    Kind("meta.properties", "meta properties", dump_meta_properties),
-    Kind(".kafka_cleanshutdown", "mark of a clean stop", dump_clean_shutdown),
-    Kind("partition.metadata", "partition metadata", dump_partition_metadata),
-    Kind("quorum-state", "quorum state", dump_quorum_state),
-    Kind("leader-epoch-checkpoint", "leader epochs", dump_leader_epochs),
-    Kind("-offset-checkpoint", "offset checkpoint", dump_offset_checkpoint),
-    Kind(".log", "log segment", dump_segment),
-    Kind(".checkpoint", "metadata snapshot", dump_metadata_snapshot),
-    Kind(".index", "offset index", dump_offset_index),
-    Kind(".timeindex", "time index", dump_time_index),
-    Kind(".txnindex", "transaction index", dump_transaction_index),
-    Kind(".snapshot", "producer snapshot", dump_producer_snapshot),
+    FileKind("meta.properties", "meta properties", dump_meta_properties),
+    FileKind(".kafka_cleanshutdown", "mark of a clean stop", dump_clean_shutdown),
+    FileKind("partition.metadata", "partition metadata", dump_partition_metadata),
+    FileKind("quorum-state", "quorum state", dump_quorum_state),
+    FileKind("leader-epoch-checkpoint", "leader epochs", dump_leader_epochs),
+    FileKind("-offset-checkpoint", "offset checkpoint", dump_offset_checkpoint),
+    FileKind(".log", "log segment", dump_segment),
+    FileKind(".checkpoint", "metadata snapshot", dump_metadata_snapshot),
+    FileKind(".index", "offset index", dump_offset_index),
+    FileKind(".timeindex", "time index", dump_time_index),
+    FileKind(".txnindex", "transaction index", dump_transaction_index),
+    FileKind(".snapshot", "producer snapshot", dump_producer_snapshot),
 )
 
 
-def find_kind(name: str) -> Kind | None:
+def find_kind(name: str) -> FileKind | None:
     """Return the kind of a file, by its name."""
     final = _TEMPORARY.sub("", name)
     for kind in _KINDS:
@@ -107,7 +107,7 @@ def _dump_file(path: str, options: DumpOptions, writer: Writer) -> bool:
             "lists the known names"
         )
     digits = _BASE_OFFSET.match(name)
-    source = Source(
+    source = DumpedFile(
         # The readers of whole folders put a folder's name and a slash before the file's.
         path=path if "/" in path else f"./{path}",
         kind=kind.name,

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import closing
 
-from dohle.cli.dump.items import DumpOptions, IndexCheck, Item, Note, Problem, Row, Source
+from dohle.cli.dump.items import DumpedFile, DumpOptions, IndexCheck, Item, Note, Problem, Row
 from dohle.cli.dump.zero_tail import end_of_data, zero_tail_note
 from dohle.cli.errors import CliError
 from dohle.records.errors import CorruptBatch
@@ -26,7 +26,7 @@ _ABORTED_VERSION = 0
 _CHUNK_ENTRIES = 8192
 
 
-def dump_offset_index(source: Source, options: DumpOptions) -> Iterator[Item]:
+def dump_offset_index(source: DumpedFile, options: DumpOptions) -> Iterator[Item]:
     """Dump the entries of an ``.index``: a batch's last offset, and where the batch begins."""
     fs, base_offset = OsFileSystem(), _base_offset(source)
     if options.index_check is IndexCheck.SANITY:
@@ -53,7 +53,7 @@ def dump_offset_index(source: Source, options: DumpOptions) -> Iterator[Item]:
             log.close()
 
 
-def dump_time_index(source: Source, options: DumpOptions) -> Iterator[Item]:
+def dump_time_index(source: DumpedFile, options: DumpOptions) -> Iterator[Item]:
     """Dump the entries of a ``.timeindex``: the largest timestamp so far, and the offset of it."""
     fs, base_offset = OsFileSystem(), _base_offset(source)
     if options.index_check is IndexCheck.SANITY:
@@ -85,7 +85,7 @@ def dump_time_index(source: Source, options: DumpOptions) -> Iterator[Item]:
             log.close()
 
 
-def dump_transaction_index(source: Source, options: DumpOptions) -> Iterator[Item]:
+def dump_transaction_index(source: DumpedFile, options: DumpOptions) -> Iterator[Item]:
     """Dump the entries of a ``.txnindex``: the aborted transactions."""
     last = -1
     for item in _entries(source, options, _ABORTED_ENTRY):
@@ -114,7 +114,7 @@ def dump_transaction_index(source: Source, options: DumpOptions) -> Iterator[Ite
         last = max(last, last_offset)
 
 
-def _base_offset(source: Source) -> int:
+def _base_offset(source: DumpedFile) -> int:
     if source.base_offset is None:
         raise CliError(
             f"{source.path}: the name of an index starts with its base offset; restore its "
@@ -124,7 +124,7 @@ def _base_offset(source: Source) -> int:
 
 
 def _entries(
-    source: Source, options: DumpOptions, entry: struct.Struct
+    source: DumpedFile, options: DumpOptions, entry: struct.Struct
 ) -> Iterator[tuple[int, tuple[int, ...]] | Note | Problem]:
     """Yield the entries with their positions, up to the zeros at the end if there are any."""
     checking = options.index_check is not IndexCheck.NONE
@@ -162,7 +162,7 @@ def _check_sanity(index: OffsetIndex | TimeIndex) -> Item:
     return Note(f"passed the sanity check with {len(index)} entries")
 
 
-def _open_log(source: Source) -> File:
+def _open_log(source: DumpedFile) -> File:
     name = source.name.partition(".")[0] + ".log"
     path = join(parent(source.path), name)
     try:

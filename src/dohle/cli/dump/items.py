@@ -77,7 +77,7 @@ class DumpOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DumpedFile:
     """A file to dump, and what its name says."""
 
     path: str
@@ -89,4 +89,4 @@ class Source:
     base_offset: int | None
 
 
-Dump = Callable[[Source, DumpOptions], Iterator[Item]]
+Dump = Callable[[DumpedFile, DumpOptions], Iterator[Item]]

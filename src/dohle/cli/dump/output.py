@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dohle.cli.dump.items import Note, Problem, Row, Source
+from dohle.cli.dump.items import DumpedFile, Note, Problem, Row
 from dohle.cli.errors import report_error
 from dohle.cli.output import Fields, draw_table, print_json
 from dohle.cli.values import to_text
@@ -20,7 +20,7 @@ TABLE_ROWS_MAX = 500
 class Writer(Protocol):
     """Prints the files one after the other."""
 
-    def begin(self, source: Source, size: int) -> None:
+    def begin(self, source: DumpedFile, size: int) -> None:
         """Start a file."""
 
     def row(self, row: Row) -> None:
@@ -43,7 +43,7 @@ class LineWriter:
         self._path = ""
         self._is_empty = True
 
-    def begin(self, source: Source, size: int) -> None:
+    def begin(self, source: DumpedFile, size: int) -> None:
         """Name the file."""
         self._path = to_text(source.path.removeprefix("./"))
         self._is_empty = True
@@ -126,7 +126,7 @@ class JsonWriter:
     def __init__(self) -> None:
         self._path = ""
 
-    def begin(self, source: Source, size: int) -> None:
+    def begin(self, source: DumpedFile, size: int) -> None:
         """Print what the file is."""
         self._path = source.path.removeprefix("./")
         self._print("file", {"kind": source.kind, "size": size, "baseOffset": source.base_offset})

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 
 from dohle.cli.dump.items import DecoderName
-from dohle.cli.values import Decoded, Json, Undecoded, bytes_to_json
+from dohle.cli.values import DecodedMessage, Json, Undecoded, bytes_to_json
 from dohle.core.config.broker import BROKER_CONFIGS
 from dohle.core.config.static import base_name
 from dohle.core.ids import Uuid
@@ -36,7 +36,7 @@ from dohle.records.control import ControlRecordType, decode_control_key, parse_t
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import Record
 
-Shown = Decoded | Undecoded | bytes | None
+Shown = DecodedMessage | Undecoded | bytes | None
 
 #: In place of what nobody should see.
 _HIDDEN = "(hidden)"
@@ -102,7 +102,7 @@ def _decode_metadata_record(
     except MalformedMessage as error:
         raise UndecodableRecord(str(error)) from None
     shown = message_to_json(message, version)
-    return Decoded(type(message).__name__, version, {**shown, **_hidden(message)})
+    return DecodedMessage(type(message).__name__, version, {**shown, **_hidden(message)})
 
 
 def _hidden(record: MetadataRecord) -> dict[str, Json]:
@@ -127,7 +127,7 @@ def _decode_coordinator_record(coordinator: Coordinator, record: Record) -> tupl
         return Undecoded(record.key, error.args[0]), record.value
     except MalformedMessage as error:
         raise UndecodableRecord(str(error)) from None
-    shown_key = Decoded(type(key).__name__, None, message_to_json(key, 0))
+    shown_key = DecodedMessage(type(key).__name__, None, message_to_json(key, 0))
     if record.value is None:
         return shown_key, None
     try:
@@ -143,7 +143,7 @@ def _decode_coordinator_record(coordinator: Coordinator, record: Record) -> tupl
         data["members"] = [
             _member_to_json(member, found.value_version) for member in found.value.members
         ]
-    return shown_key, Decoded(type(found.value).__name__, found.value_version, data)
+    return shown_key, DecodedMessage(type(found.value).__name__, found.value_version, data)
 
 
 def _member_to_json(member: MemberMetadata, version: int) -> dict[str, Json]:
@@ -173,7 +173,7 @@ def decode_control_record(record: Record) -> tuple[str, Shown]:
         type = decode_control_key(record.key)
         if type in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
             epoch = parse_txn_marker(record).coordinator_epoch
-            return type.name, Decoded("EndTxnMarker", None, {"coordinatorEpoch": epoch})
+            return type.name, DecodedMessage("EndTxnMarker", None, {"coordinatorEpoch": epoch})
     except InvalidRecord as error:
         raise UndecodableRecord(error.args[0]) from None
     if type is ControlRecordType.UNKNOWN:
@@ -194,7 +194,7 @@ def _decode_quorum_message(name: str, value: bytes | None) -> Shown:
         return Undecoded(value, error.args[0])
     except MalformedMessage as error:
         raise UndecodableRecord(str(error)) from None
-    return Decoded(name, version, message_to_json(message, version))
+    return DecodedMessage(name, version, message_to_json(message, version))
 
 
 def message_to_json(message: Struct | Message, version: int) -> dict[str, Json]:

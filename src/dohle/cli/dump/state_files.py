@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from dohle.cli.dump.items import DumpOptions, Item, Note, Problem, Row, Source
+from dohle.cli.dump.items import DumpedFile, DumpOptions, Item, Note, Problem, Row
 from dohle.storage.directory.checkpoints import (
     INT32_MAX,
     INT64_MAX,
@@ -44,7 +44,7 @@ class _GivenFile(OsFileSystem):
         return self.data
 
 
-def dump_producer_snapshot(source: Source, options: DumpOptions) -> Iterator[Item]:
+def dump_producer_snapshot(source: DumpedFile, options: DumpOptions) -> Iterator[Item]:
     """Dump the producers of a ``.snapshot``."""
     try:
         producers = decode_snapshot(OsFileSystem().read(source.path))
@@ -69,18 +69,18 @@ def dump_producer_snapshot(source: Source, options: DumpOptions) -> Iterator[Ite
         yield Note(f"stopped after {options.limit} of {len(producers)} entries")
 
 
-def dump_offset_checkpoint(source: Source, options: DumpOptions) -> Iterator[Item]:
+def dump_offset_checkpoint(source: DumpedFile, options: DumpOptions) -> Iterator[Item]:
     """Dump the offset of each partition."""
     return _dump_checkpoint(source, options, "partitionOffset", ("topic", "partition", "offset"))
 
 
-def dump_leader_epochs(source: Source, options: DumpOptions) -> Iterator[Item]:
+def dump_leader_epochs(source: DumpedFile, options: DumpOptions) -> Iterator[Item]:
     """Dump the leader epochs of a partition."""
     return _dump_checkpoint(source, options, "leaderEpoch", ("epoch", "startOffset"))
 
 
 def _dump_checkpoint(
-    source: Source, options: DumpOptions, type: str, names: tuple[str, ...]
+    source: DumpedFile, options: DumpOptions, type: str, names: tuple[str, ...]
 ) -> Iterator[Item]:
     data = OsFileSystem().read(source.path)
     wrong_count = None
@@ -118,7 +118,7 @@ def _parse_entry(path: str, number: int, line: bytes, names: tuple[str, ...]) ->
     return fields
 
 
-def dump_meta_properties(source: Source, options: DumpOptions) -> Iterator[Item]:
+def dump_meta_properties(source: DumpedFile, options: DumpOptions) -> Iterator[Item]:
     """Dump ``meta.properties``: all that is in it, and what is missing."""
     given = _GivenFile(source.path)
     try:
@@ -130,7 +130,7 @@ def dump_meta_properties(source: Source, options: DumpOptions) -> Iterator[Item]
         yield Problem(str(error))
 
 
-def dump_partition_metadata(source: Source, options: DumpOptions) -> Iterator[Item]:
+def dump_partition_metadata(source: DumpedFile, options: DumpOptions) -> Iterator[Item]:
     """Dump ``partition.metadata``: the topic's id."""
     from dohle.core.uuid import uuid_to_text
 
@@ -143,7 +143,7 @@ def dump_partition_metadata(source: Source, options: DumpOptions) -> Iterator[It
         yield Row("partitionMetadata", {"topicId": uuid_to_text(topic_id)})
 
 
-def dump_clean_shutdown(source: Source, options: DumpOptions) -> Iterator[Item]:
+def dump_clean_shutdown(source: DumpedFile, options: DumpOptions) -> Iterator[Item]:
     """Dump ``.kafka_cleanshutdown``, whose mere existence matters."""
     given = _GivenFile(source.path)
     epoch = read_broker_epoch(given, _FOLDER)
@@ -159,7 +159,7 @@ def dump_clean_shutdown(source: Source, options: DumpOptions) -> Iterator[Item]:
     yield Note("the last stop was clean; no broker epoch is given")
 
 
-def dump_quorum_state(source: Source, options: DumpOptions) -> Iterator[Item]:
+def dump_quorum_state(source: DumpedFile, options: DumpOptions) -> Iterator[Item]:
     """Dump ``quorum-state``: what a voter has promised."""
     try:
         state = json.loads(OsFileSystem().read(source.path))

@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from dohle.client.config import ConsumerConfig, GroupProtocol
-from dohle.client.consumer.begun import Begun
 from dohle.client.consumer.columns import ColumnBatch, form_of
 from dohle.client.consumer.deserializing import record_deserializer
 from dohle.client.consumer.fetched import ConsumedRecord, PartitionReader
@@ -28,9 +27,10 @@ from dohle.client.consumer.opening import (
     readers_at,
 )
 from dohle.client.consumer.rebalancing import Rebalancing, positions
+from dohle.client.consumer.started_change import StartedChange
 from dohle.client.consumer.starts import Start
 from dohle.client.errors import ClientClosed
-from dohle.client.group.commits import Commits
+from dohle.client.group.commits import OffsetCommits
 from dohle.client.group.member import Topics
 from dohle.client.group.members import Member, check_for_broker, new_member
 from dohle.client.group.membership import GroupMetadata
@@ -81,19 +81,19 @@ class Consumer:
         if config.interceptors:
             self._interceptors = ConsumerInterceptors(config.interceptors)
         #: What ``subscribe`` or ``assign`` has begun, until somebody has waited for it.
-        self._begun: Begun | None = None
+        self._begun: StartedChange | None = None
         self._is_told_what = False
         #: What the next call raises: a record that could not be deserialized.
         self._failure: SerializationFailed | None = None
         self._fetcher = Fetcher(cluster, self.config)
         self._group_channel = cluster.new_channel("group")
-        self._commits: Commits | None = None
+        self._commits: OffsetCommits | None = None
         self._member: Member | None = None
         self._rebalancing: Rebalancing | None = None
         self._stop_at_end = False
         self._is_closed = False
         if self.config.group_id is not None:
-            self._commits = Commits(
+            self._commits = OffsetCommits(
                 cluster,
                 GroupId(self.config.group_id),
                 self._group_channel,
@@ -111,7 +111,7 @@ class Consumer:
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         await self.close(commit=kind is None)
 
-    def assign(self, starts: GivenStarts, *, stop_at_end: bool = False) -> Begun:
+    def assign(self, starts: GivenStarts, *, stop_at_end: bool = False) -> StartedChange:
         """Read these partitions from these positions, instead of the previous assignment.
 
         Without positions they begin where the group has committed, else by ``auto_offset_reset``.
@@ -141,7 +141,7 @@ class Consumer:
         listener: RebalanceListener | None = None,
         *,
         stop_at_end: bool = False,
-    ) -> Begun:
+    ) -> StartedChange:
         """Read these topics together with the other members of the group.
 
         A pattern must match the whole name of a topic; topics that are created later are found too.
@@ -162,7 +162,7 @@ class Consumer:
 
     async def _subscribe(
         self,
-        commits: Commits,
+        commits: OffsetCommits,
         wanted: Topics,
         listener: RebalanceListener | None,
         stop_at_end: bool,
@@ -191,9 +191,9 @@ class Consumer:
         self._member = member
         commits.membership = member.membership
 
-    def _begin(self, change: Coroutine[Any, Any, None]) -> Begun:
+    def _begin(self, change: Coroutine[Any, Any, None]) -> StartedChange:
         """Change what is read, after the change before it."""
-        self._begun = Begun(change, before=self._begun)
+        self._begun = StartedChange(change, before=self._begun)
         self._is_told_what = True
         return self._begun
 
@@ -440,7 +440,7 @@ class Consumer:
         if not self._is_told_what:
             raise ValueError("there is nothing to read: call subscribe or assign first")
 
-    async def _attend(self, commits: Commits) -> None:
+    async def _attend(self, commits: OffsetCommits) -> None:
         """Handle what waits for the caller to ask for more."""
         if commits.is_due:
             commits.commit_by_itself(positions(self._fetcher))
@@ -457,7 +457,7 @@ class Consumer:
         if self._member is not None:
             self._member.wake()
 
-    def _group_commits(self) -> Commits:
+    def _group_commits(self) -> OffsetCommits:
         if self._commits is None:
             raise ValueError("this consumer has no group_id: offsets are committed for a group")
         return self._commits

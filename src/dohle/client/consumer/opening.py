@@ -9,7 +9,7 @@ from dohle.client.config import ConsumerConfig, OffsetReset
 from dohle.client.consumer.fetched import PartitionReader
 from dohle.client.consumer.offsets import resolve_starts
 from dohle.client.consumer.starts import Beginning, End, Start
-from dohle.client.group.commits import Commits
+from dohle.client.group.commits import OffsetCommits
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicPartition
 
@@ -17,7 +17,7 @@ from dohle.core.ids import TopicPartition
 async def offsets_of_starts(
     cluster: Cluster,
     config: ConsumerConfig,
-    commits: Commits | None,
+    commits: OffsetCommits | None,
     starts: Mapping[TopicPartition, Start | None],
 ) -> dict[TopicPartition, int]:
     """Return the offsets of starts: where the group has committed, of those that are not said."""
@@ -35,7 +35,7 @@ async def offsets_of_starts(
 async def readers_where_committed(
     cluster: Cluster,
     config: ConsumerConfig,
-    commits: Commits,
+    commits: OffsetCommits,
     partitions: Iterable[TopicPartition],
     *,
     stop_at_end: bool,

@@ -6,7 +6,7 @@ from dohle.client.cluster import Cluster
 from dohle.client.config import ConsumerConfig
 from dohle.client.consumer.fetcher import Fetcher
 from dohle.client.consumer.opening import readers_where_committed
-from dohle.client.group.commits import Commits
+from dohle.client.group.commits import OffsetCommits
 from dohle.client.group.offsets import OffsetAndMetadata
 from dohle.client.group.rebalance_listener import RebalanceListener
 from dohle.core.ids import TopicPartition
@@ -24,7 +24,7 @@ class Rebalancing:
     """The moves of one consumer's partitions."""
 
     def __init__(
-        self, cluster: Cluster, config: ConsumerConfig, fetcher: Fetcher, commits: Commits
+        self, cluster: Cluster, config: ConsumerConfig, fetcher: Fetcher, commits: OffsetCommits
     ) -> None:
         self.listener = RebalanceListener()
         #: Whether to stop at the ends that partitions have when they are assigned.

@@ -40,7 +40,7 @@ _OF_MEMBERS = frozenset(
 )
 
 
-class Commits:
+class OffsetCommits:
     """The committed offsets of one consumer's group."""
 
     def __init__(

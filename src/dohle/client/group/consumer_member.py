@@ -57,7 +57,7 @@ def server_regex(pattern: re.Pattern[str]) -> str:
     return f"(?{letters}){pattern.pattern}" if letters else pattern.pattern
 
 
-class ConsumerMember:
+class ConsumerProtocolMember:
     """One consumer's membership in its group; created within a running loop."""
 
     def __init__(

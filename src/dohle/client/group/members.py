@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dohle.client.cluster import Cluster
 from dohle.client.config import ConsumerConfig, GroupProtocol
 from dohle.client.group.assignors import ASSIGNORS
-from dohle.client.group.consumer_member import ConsumerMember, server_regex
+from dohle.client.group.consumer_member import ConsumerProtocolMember, server_regex
 from dohle.client.group.consumer_membership import ConsumerMembership
 from dohle.client.group.member import GiveUp, GroupMember, TakeOver, Topics
 from dohle.client.group.membership import GroupMembership
@@ -17,7 +17,7 @@ from dohle.core.errors import KafkaError
 from dohle.core.ids import GroupId
 from dohle.core.uuid import random_uuid, uuid_to_text
 
-Member = GroupMember | ConsumerMember
+Member = GroupMember | ConsumerProtocolMember
 
 
 def check_for_broker(topics: Topics) -> None:
@@ -41,7 +41,7 @@ def new_member(
 ) -> Member:
     """Return a member that has not started yet."""
     if config.group_protocol is GroupProtocol.CONSUMER:
-        return ConsumerMember(
+        return ConsumerProtocolMember(
             cluster,
             ConsumerMembership(
                 group_id,

@@ -32,7 +32,7 @@ def record_bytes_max(key: bytes | None, value: bytes | None, headers: Iterable[H
     return size + len(encode_headers(headers)) if headers else size
 
 
-class Accumulator:
+class RecordAccumulator:
     """The unfinished batches of all partitions."""
 
     def __init__(self, config: ProducerConfig) -> None:

@@ -22,7 +22,7 @@ from dohle.client.group.offsets import OffsetAndMetadata, places_of
 from dohle.client.interceptors import ProducerInterceptors, ProducerRecord
 from dohle.client.metadata import TopicInfo
 from dohle.client.net.connection import Channel
-from dohle.client.producer.accumulator import Accumulator, record_bytes_max
+from dohle.client.producer.accumulator import RecordAccumulator, record_bytes_max
 from dohle.client.producer.batch import RecordMetadata
 from dohle.client.producer.buffer_memory import BufferMemory
 from dohle.client.producer.checks import Headers, check_record
@@ -84,7 +84,7 @@ class Producer:
         self._cluster = cluster
         self._clock = cluster.host.clock
         self._memory = BufferMemory(self.config.buffer_memory)
-        self._accumulator = Accumulator(self.config)
+        self._accumulator = RecordAccumulator(self.config)
         self._transactions: TransactionRequests | None = None
         if self.config.transactional_id is not None:
             state = ProducerTransactions(TransactionalId(self.config.transactional_id))

@@ -15,7 +15,7 @@ from dohle.client.cluster import Cluster
 from dohle.client.config import ProducerConfig
 from dohle.client.errors import ClientClosed, TimedOut, answered_error
 from dohle.client.metadata import BrokerInfo
-from dohle.client.producer.accumulator import Accumulator
+from dohle.client.producer.accumulator import RecordAccumulator
 from dohle.client.producer.batch import NO_OFFSET, ProducerBatch, ProducerIdentity
 from dohle.client.producer.buffer_memory import BufferMemory
 from dohle.client.producer.partition_queue import PartitionQueue
@@ -41,7 +41,7 @@ class Sender:
         self,
         cluster: Cluster,
         config: ProducerConfig,
-        accumulator: Accumulator,
+        accumulator: RecordAccumulator,
         memory: BufferMemory,
         transactions: TransactionRequests | None = None,
     ) -> None:

@@ -44,7 +44,7 @@ class Listener(NamedTuple):
         return f"{self.name}://{host}:{self.port}"
 
 
-class Voter(NamedTuple):
+class QuorumVoter(NamedTuple):
     """A member of the quorum and its address."""
 
     id: int
@@ -99,7 +99,7 @@ def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
     return protocols
 
 
-def parse_voters(entries: Iterable[str]) -> tuple[Voter, ...]:
+def parse_voters(entries: Iterable[str]) -> tuple[QuorumVoter, ...]:
     """Parse the items of ``controller.quorum.voters``."""
     voters = {}
     for entry in entries:
@@ -112,7 +112,7 @@ def parse_voters(entries: Iterable[str]) -> tuple[Voter, ...]:
             )
         if address[0] == NON_ROUTABLE_HOST:
             raise _refusal(f"Host string ({NON_ROUTABLE_HOST}) is not routeable")
-        voters[voter_id] = Voter(voter_id, *address)
+        voters[voter_id] = QuorumVoter(voter_id, *address)
     return tuple(voters.values())
 
 

@@ -15,8 +15,8 @@ from dohle.core.config.definition import ConfigValues
 from dohle.core.config.listeners import (
     NON_ROUTABLE_HOST,
     Listener,
+    QuorumVoter,
     SecurityProtocol,
-    Voter,
     check_distinct_ports,
     parse_bootstrap_servers,
     parse_listeners,
@@ -55,7 +55,7 @@ class Placement(NamedTuple):
     inter_broker_protocol: SecurityProtocol
     controller_protocol: SecurityProtocol
     #: The members of a quorum that cannot change; none if they are in the metadata log.
-    voters: tuple[Voter, ...]
+    voters: tuple[QuorumVoter, ...]
     #: Where to ask for the leader of the quorum, as host and port.
     bootstrap_servers: tuple[tuple[str, int], ...]
 
@@ -244,7 +244,7 @@ def _refuse_non_routable(placement: Placement) -> None:
             )
 
 
-def _shown(voters: tuple[Voter, ...]) -> str:
+def _shown(voters: tuple[QuorumVoter, ...]) -> str:
     return f"{_VOTERS}=Set({', '.join(str(voter.id) for voter in voters)})"
 
 

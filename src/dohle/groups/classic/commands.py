@@ -24,7 +24,7 @@ from dohle.groups.classic.protocols import Offer
 from dohle.groups.classic.rebalance import Rebalances
 from dohle.groups.classic.records import group_of, group_record, new_group_record
 from dohle.groups.classic.sync import Syncs
-from dohle.groups.context import GroupContext, TimerKey
+from dohle.groups.context import GroupContext, GroupTimerKey
 from dohle.groups.group import Caller, Group
 from dohle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from dohle.protocol.messages.join_group import JoinGroupRequest
@@ -204,7 +204,7 @@ class ClassicGroups:
                 effects.and_then(self._rebalances.prepare(group, reason))
         return effects
 
-    def on_timer(self, key: TimerKey) -> Effects:
+    def on_timer(self, key: GroupTimerKey) -> Effects:
         """Handle an expired timer of a group or a member."""
         group = self._context.groups.get(key.group_id)
         if not isinstance(group, ClassicGroup):

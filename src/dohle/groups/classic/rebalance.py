@@ -21,7 +21,7 @@ from dohle.core.errors import ErrorCode
 from dohle.groups.classic.group import ClassicGroup, ClassicState
 from dohle.groups.classic.member import ClassicMember
 from dohle.groups.classic.records import group_record
-from dohle.groups.context import GroupContext, TimerKey
+from dohle.groups.context import GroupContext, GroupTimerKey
 from dohle.protocol.messages.sync_group import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -206,5 +206,5 @@ class Rebalances:
         self._context.timers.set(_key(group, kind, member_id), deadline_ms)
 
 
-def _key(group: ClassicGroup, kind: str, member_id: str = "") -> TimerKey:
-    return TimerKey("classic", kind, group.group_id, member_id)
+def _key(group: ClassicGroup, kind: str, member_id: str = "") -> GroupTimerKey:
+    return GroupTimerKey("classic", kind, group.group_id, member_id)

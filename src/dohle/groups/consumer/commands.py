@@ -42,7 +42,7 @@ from dohle.groups.consumer.steps import (
     replace_static_member,
 )
 from dohle.groups.consumer.subscriptions import RegexChange
-from dohle.groups.context import GroupContext, TimerKey
+from dohle.groups.context import GroupContext, GroupTimerKey
 from dohle.groups.group import Caller
 from dohle.protocol.messages.consumer_group_describe import DescribedGroup
 from dohle.protocol.messages.consumer_group_heartbeat import (
@@ -281,7 +281,7 @@ class ConsumerGroups:
         # At last, since a machine is not told of new topics before it is loaded.
         self._steps.regexes.on_topics_created()
 
-    def on_timer(self, key: TimerKey) -> Effects:
+    def on_timer(self, key: GroupTimerKey) -> Effects:
         """Resolve regular expressions, or remove a member that has missed a deadline."""
         if key.kind == REGEX:
             return self._steps.regexes.on_timer(key)

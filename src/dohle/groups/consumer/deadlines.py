@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dohle.core.config.group import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
 from dohle.groups.consumer.member import ConsumerMember
-from dohle.groups.context import GroupContext, TimerKey
+from dohle.groups.context import GroupContext, GroupTimerKey
 
 PART = "consumer"
 SESSION = "session"
@@ -30,7 +30,7 @@ class MemberTimers:
     def __init__(self, context: GroupContext) -> None:
         self._context = context
         # The epoch that a member has to leave in time.
-        self._rebalance_epochs: dict[TimerKey, int] = {}
+        self._rebalance_epochs: dict[GroupTimerKey, int] = {}
 
     def set_session(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
         """Restart a session; members of the classic protocol have their own session timeout."""
@@ -40,23 +40,23 @@ class MemberTimers:
 
     def set_rebalance(self, group_id: str, member: ConsumerMember) -> None:
         """Set the deadline for a member to leave its epoch."""
-        key = TimerKey(PART, REBALANCE, group_id, member.member_id)
+        key = GroupTimerKey(PART, REBALANCE, group_id, member.member_id)
         self._rebalance_epochs[key] = member.member_epoch
         self._set(REBALANCE, group_id, member.member_id, member.rebalance_timeout_ms)
 
     def cancel_rebalance(self, group_id: str, member_id: str) -> None:
         """Cancel it: the member has left the epoch."""
-        key = TimerKey(PART, REBALANCE, group_id, member_id)
+        key = GroupTimerKey(PART, REBALANCE, group_id, member_id)
         self._rebalance_epochs.pop(key, None)
         self._context.timers.cancel(key)
 
-    def epoch_to_leave(self, key: TimerKey) -> int | None:
+    def epoch_to_leave(self, key: GroupTimerKey) -> int | None:
         """Return the epoch of a rebalance deadline that has just passed."""
         return self._rebalance_epochs.pop(key, None)
 
     def set_join(self, group_id: str, member: ConsumerMember) -> None:
         """Set the deadline for a classic member to join again, unless it is already running."""
-        if TimerKey(PART, JOIN, group_id, member.member_id) not in self._context.timers:
+        if GroupTimerKey(PART, JOIN, group_id, member.member_id) not in self._context.timers:
             self._set(JOIN, group_id, member.member_id, member.rebalance_timeout_ms)
 
     def set_sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
@@ -65,7 +65,7 @@ class MemberTimers:
 
     def cancel(self, kind: str, group_id: str, member_id: str) -> None:
         """Cancel a deadline."""
-        self._context.timers.cancel(TimerKey(PART, kind, group_id, member_id))
+        self._context.timers.cancel(GroupTimerKey(PART, kind, group_id, member_id))
 
     def cancel_all(self, group_id: str, member_id: str) -> None:
         """Cancel all deadlines of a member that is gone."""
@@ -73,7 +73,7 @@ class MemberTimers:
         for kind in (SESSION, JOIN, SYNC):
             self.cancel(kind, group_id, member_id)
 
-    def try_again(self, key: TimerKey, epoch: int | None = None) -> None:
+    def try_again(self, key: GroupTimerKey, epoch: int | None = None) -> None:
         """Set a deadline again: what it led to could not be written."""
         if epoch is not None:
             self._rebalance_epochs[key] = epoch
@@ -95,4 +95,4 @@ class MemberTimers:
 
     def _set(self, kind: str, group_id: str, member_id: str, timeout_ms: int) -> None:
         deadline_ms = self._context.clock.monotonic_ms() + timeout_ms
-        self._context.timers.set(TimerKey(PART, kind, group_id, member_id), deadline_ms)
+        self._context.timers.set(GroupTimerKey(PART, kind, group_id, member_id), deadline_ms)

@@ -20,7 +20,7 @@ from dohle.groups.consumer.records import (
     member_tombstones,
     regex_tombstone,
 )
-from dohle.groups.context import TimerKey
+from dohle.groups.context import GroupTimerKey
 
 
 class Departures:
@@ -51,7 +51,7 @@ class Departures:
         return effects
 
     def put_out(
-        self, group: ConsumerGroup, member: ConsumerMember, key: TimerKey, epoch: int | None
+        self, group: ConsumerGroup, member: ConsumerMember, key: GroupTimerKey, epoch: int | None
     ) -> Effects:
         """Remove a member that missed a deadline; ``epoch`` is the one it had to leave in time."""
         effects = self._remove(group, [member])

@@ -25,7 +25,7 @@ from dohle.groups.consumer.member import ConsumerMember
 from dohle.groups.consumer.metadata_hash import TopicHashes
 from dohle.groups.consumer.records import group_epoch_record, regex_record, regex_tombstone
 from dohle.groups.consumer.resolved_regex import UNRESOLVED, ResolvedRegex
-from dohle.groups.context import GroupContext, TimerKey, Topics
+from dohle.groups.context import GroupContext, GroupTimerKey, Topics
 from dohle.groups.regex.pattern import Regex, compile_regex
 from dohle.protocol.record_framing import CoordinatorRecord
 
@@ -40,7 +40,7 @@ _FOUND_CHARS_MAX: Final = 16_000_000
 #: Tells whether a member may see a topic.
 MaySee = Callable[[str], bool]
 #: The timer for the shard's turn.
-_TURN: Final = TimerKey(PART, REGEX)
+_TURN: Final = GroupTimerKey(PART, REGEX)
 
 
 class RegexChange(Enum):
@@ -144,7 +144,7 @@ class RegexSubscriptions:
         return (
             group_id in self._waiting
             or (self._search is not None and self._search.group_id == group_id)
-            or TimerKey(PART, REGEX, group_id) in self._context.timers
+            or GroupTimerKey(PART, REGEX, group_id) in self._context.timers
         )
 
     def _wait(self, group_id: str, may_see: MaySee | None) -> None:
@@ -153,7 +153,7 @@ class RegexSubscriptions:
         if _TURN not in self._context.timers:
             self._context.timers.set(_TURN, self._context.clock.monotonic_ms())
 
-    def on_timer(self, key: TimerKey) -> Effects:
+    def on_timer(self, key: GroupTimerKey) -> Effects:
         """Let a group retry, or take a turn if no other shard has just had one."""
         if key != _TURN:
             self._wait(key.group_id, self._trying_again.pop(key.group_id, None))
@@ -214,7 +214,7 @@ class RegexSubscriptions:
     def _try_again(self, search: _Search) -> Effects:
         """Retry, but not soon: the result may be larger than can ever be written."""
         deadline_ms = self._context.clock.monotonic_ms() + _REFRESH_INTERVAL_MS_MIN
-        self._context.timers.set(TimerKey(PART, REGEX, search.group_id), deadline_ms)
+        self._context.timers.set(GroupTimerKey(PART, REGEX, search.group_id), deadline_ms)
         self._trying_again[search.group_id] = search.may_see
         return Effects()
 

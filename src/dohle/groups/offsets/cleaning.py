@@ -17,14 +17,14 @@ from collections import deque
 from collections.abc import Iterator, Set
 
 from dohle.coordination.effects import Effects
-from dohle.groups.context import GroupContext, TimerKey
+from dohle.groups.context import GroupContext, GroupTimerKey
 from dohle.groups.offsets.expiry import ExpiryRule
 from dohle.groups.offsets.records import offset_tombstone
 from dohle.groups.offsets.store import CommittedOffset, OffsetStore
 from dohle.protocol.record_framing import CoordinatorRecord
 
-_EXPIRY_TIMER = TimerKey("offsets", "expiry")
-_NEXT_PART = TimerKey("offsets", "cleaning")
+_EXPIRY_TIMER = GroupTimerKey("offsets", "expiry")
+_NEXT_PART = GroupTimerKey("offsets", "cleaning")
 
 #: About so many offsets or groups are looked at in a part.
 _PART = 500
@@ -67,7 +67,7 @@ class OffsetCleaner:
         records = [offset_tombstone(*key) for key in self._store.pending_of_topics(names)]
         return Effects(records, is_atomic=False)
 
-    def on_timer(self, key: TimerKey) -> Effects:
+    def on_timer(self, key: GroupTimerKey) -> Effects:
         """Do a part."""
         if key == _EXPIRY_TIMER:
             self.start()
@@ -79,7 +79,7 @@ class OffsetCleaner:
             self._set_timer(_NEXT_PART, 0)
         return Effects(self._records, is_atomic=False)
 
-    def _set_timer(self, key: TimerKey, after_ms: int) -> None:
+    def _set_timer(self, key: GroupTimerKey, after_ms: int) -> None:
         self._context.timers.set(key, self._context.clock.monotonic_ms() + after_ms)
 
     def _do_part(self) -> None:

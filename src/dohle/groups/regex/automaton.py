@@ -23,7 +23,7 @@ LINK_BITS_MAX = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class FollowSets:
     """What may come first, last and after what, for one outcome of all assertions."""
 
     #: Whether the empty text matches.
@@ -44,7 +44,7 @@ class Links:
         return following
 
 
-def link(tokens: Iterable[Token], passes: Callable[[Assertion], bool]) -> Links:
+def link(tokens: Iterable[Token], passes: Callable[[Assertion], bool]) -> FollowSets:
     """Build the links; a ValueError reports too many.
 
     There are the most when all assertions pass: if those can be built, all can.
@@ -119,7 +119,7 @@ class _Builder:
         if self._jump_count * self._position_count > LINK_BITS_MAX:
             raise ValueError("too complex: too many repetitions and alternatives")
 
-    def finish(self) -> Links:
+    def finish(self) -> FollowSets:
         nullable, first, last = self._stack.pop()
         jumps = tuple((sources, targets) for targets, sources in self._jumps.items())
-        return Links(nullable, first, last, self._chained, self._looped, jumps)
+        return FollowSets(nullable, first, last, self._chained, self._looped, jumps)

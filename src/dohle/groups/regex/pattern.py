@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from math import inf
 
-from dohle.groups.regex.automaton import Links, link
+from dohle.groups.regex.automaton import FollowSets, link
 from dohle.groups.regex.classes import CharClass
 from dohle.groups.regex.syntax import Assertion, Token, parse
 
@@ -83,7 +83,7 @@ class Regex:
         self._remembered_max = min(
             _REMEMBERED_STEPS_MAX, _REMEMBERED_BITS_MAX // (position_count + 1)
         )
-        self._links: dict[tuple[_Kind, _Kind], Links] = {}
+        self._links: dict[tuple[_Kind, _Kind], FollowSets] = {}
         self._only_links = None if assertions else all_passed
         self._forget()
 
@@ -168,7 +168,7 @@ class Regex:
             return _Kind.WORD
         return _Kind.OTHER
 
-    def _links_between(self, before: _Kind, after: _Kind) -> Links:
+    def _links_between(self, before: _Kind, after: _Kind) -> FollowSets:
         if self._only_links is not None:
             return self._only_links
         links = self._links.get((before, after))

@@ -32,7 +32,7 @@ FIXED_CODES = {
 }
 
 
-class Source:
+class SourceText:
     """Source text under construction, with the names it refers to."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ def _smallest_field(field: Field, version: int, flexible: bool) -> int:
 
 def compile_init(cls: type[Struct]) -> Callable[..., None]:
     """Compile the constructor: keywords only, every field with its default."""
-    source = Source()
+    source = SourceText()
     defaults = {
         name: source.constant(field.default_value, default_name(cls, name))
         for name, field in cls.FIELDS.items()
@@ -180,19 +180,19 @@ def compile_encoder(
 
 def decoder_source(
     cls: type[Message], version: int, *, view: bool = False, in_steps: bool = False
-) -> Source:
+) -> SourceText:
     """Write the decoder of one version."""
     from dohle.protocol.codec.decoding import write_decoder
 
-    source = Source()
+    source = SourceText()
     write_decoder(source, cls, version, view=view, in_steps=in_steps)
     return source
 
 
-def encoder_source(cls: type[Message], version: int, *, in_steps: bool = False) -> Source:
+def encoder_source(cls: type[Message], version: int, *, in_steps: bool = False) -> SourceText:
     """Write the encoder of one version."""
     from dohle.protocol.codec.encoding import write_encoder
 
-    source = Source()
+    source = SourceText()
     write_encoder(source, cls, version, in_steps=in_steps)
     return source

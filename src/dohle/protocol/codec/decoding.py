@@ -28,7 +28,7 @@ from dohle.core.steps import finish
 from dohle.protocol.codec import unsigned_varint as varint
 from dohle.protocol.codec.compiler import (
     FIXED_CODES,
-    Source,
+    SourceText,
     default_name,
     fields_in,
     has_records,
@@ -42,7 +42,7 @@ STRUCTS_AT_ONCE = 1024
 
 
 def write_decoder(
-    source: Source, cls: type[Message], version: int, *, view: bool, in_steps: bool
+    source: SourceText, cls: type[Message], version: int, *, view: bool, in_steps: bool
 ) -> None:
     """Write ``decode(buf, pos)``, for memoryviews or for bytes, and the functions it calls.
 
@@ -146,7 +146,7 @@ class _DecoderWriter:
     """Writes the statements of one decoder; they use ``n``, ``m`` and ``end`` as scratch names."""
 
     def __init__(
-        self, source: Source, version: int, flexible: bool, view: bool, in_steps: bool
+        self, source: SourceText, version: int, flexible: bool, view: bool, in_steps: bool
     ) -> None:
         self._source = source
         self._in_steps = in_steps

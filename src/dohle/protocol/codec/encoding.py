@@ -14,7 +14,7 @@ import struct
 from dohle.protocol.codec import unsigned_varint as varint
 from dohle.protocol.codec.compiler import (
     FIXED_CODES,
-    Source,
+    SourceText,
     default_name,
     fields_in,
     has_records,
@@ -30,7 +30,7 @@ _STRINGS_AT_ONCE_MIN = 64
 _PIECES_REMEMBERED = 16
 
 
-def write_encoder(source: Source, cls: type[Message], version: int, *, in_steps: bool) -> None:
+def write_encoder(source: SourceText, cls: type[Message], version: int, *, in_steps: bool) -> None:
     """Write ``encode(message)`` and the functions it calls.
 
     In steps it is the same but for a ``yield`` after each element of an array, and for joining
@@ -104,7 +104,7 @@ def _is_of_structs(element: str | type[Struct]) -> bool:
 class _EncoderWriter:
     """Writes the statements of one encoder; they use ``n``, ``s`` and ``a`` as scratch names."""
 
-    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool) -> None:
+    def __init__(self, source: SourceText, version: int, flexible: bool, in_steps: bool) -> None:
         self._source = source
         self._in_steps = in_steps
         self._version = version

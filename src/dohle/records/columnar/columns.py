@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from dohle.records.columnar.fields import Headers, Ints, Slices
+from dohle.records.columnar.fields import FieldSlices, Headers, Ints
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import Header
 from dohle.records.varint import INT64_MAX, INT64_MIN
@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
 SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 
 
-def binary_column(buffer: pa.Buffer, slices: Slices) -> pa.Array:
+def binary_column(buffer: pa.Buffer, slices: FieldSlices) -> pa.Array:
     """Copy fields out of a buffer that holds them in order."""
     size = len(slices.at)
     is_null = slices.lengths < 0

@@ -84,7 +84,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Slices:
+class FieldSlices:
     """The positions of some fields in the buffer; a negative length means null."""
 
     at: Ints
@@ -97,8 +97,8 @@ class Fields:
 
     timestamp_deltas: Ints
     offset_deltas: Ints
-    keys: Slices
-    values: Slices
+    keys: FieldSlices
+    values: FieldSlices
     header_counts: Ints
     #: Where the first header begins, if there is one.
     headers_at: Ints
@@ -109,8 +109,8 @@ class Fields:
 class Headers:
     """All headers of some records, in their order."""
 
-    keys: Slices
-    values: Slices
+    keys: FieldSlices
+    values: FieldSlices
 
 
 def record_starts(data: bytes, spans: Iterable[Span]) -> Ints:
@@ -220,9 +220,9 @@ def read_fields(memory: Memory, starts: Ints, ends: Ints) -> Fields:
     timestamp_deltas, at = read_varints(memory, at + 1, 64)  # after the attributes: none in use
     offset_deltas, at = read_varints(memory, at)
     lengths, at = read_varints(memory, at)
-    keys = Slices(at, lengths)
+    keys = FieldSlices(at, lengths)
     lengths, at = read_varints(memory, at + np.maximum(lengths, 0))
-    values = Slices(at, lengths)
+    values = FieldSlices(at, lengths)
     header_counts, at = read_varints(memory, at + np.maximum(lengths, 0))
     # A header takes at least two bytes.
     if ((ends - at < header_counts * 2) | (header_counts < 0)).any():
@@ -254,4 +254,4 @@ def read_headers(memory: Memory, fields: Fields) -> Headers:
         behind[rows] = at + np.maximum(lengths, 0)
     if (behind != fields.ends).any():
         raise Unusual
-    return Headers(Slices(key_at, key_lengths), Slices(value_at, value_lengths))
+    return Headers(FieldSlices(key_at, key_lengths), FieldSlices(value_at, value_lengths))

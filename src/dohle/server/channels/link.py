@@ -50,7 +50,7 @@ class NotController(Exception):
     """Whoever was asked is not the active controller (any more)."""
 
 
-class Delivery(Protocol[T]):
+class ControllerRequest(Protocol[T]):
     """A request, and how it is put. Both ways may raise NotController."""
 
     async def locally(self, controller: DecidingController) -> T:
@@ -100,7 +100,7 @@ class ControllerLink:
         connection = self._link.connection
         return None if connection is None else connection.served_range(api_key)
 
-    async def ask(self, delivery: Delivery[T]) -> T:
+    async def ask(self, delivery: ControllerRequest[T]) -> T:
         """Return the answer; KafkaError REQUEST_TIMED_OUT if there is none in time."""
         if self._is_local(self._find_leader()):
             try:
@@ -128,11 +128,11 @@ class ControllerLink:
     def _is_local(self, leader: ControllerEndpoint | None) -> bool:
         return self._local is not None and leader is not None and leader.node_id == self._node_id
 
-    async def _ask_local(self, delivery: Delivery[T]) -> T:
+    async def _ask_local(self, delivery: ControllerRequest[T]) -> T:
         assert self._local is not None, "it leads"
         return await delivery.locally(self._local)
 
-    async def _ask_until_answered(self, delivery: Delivery[T]) -> T:
+    async def _ask_until_answered(self, delivery: ControllerRequest[T]) -> T:
         while True:
             leader = self._find_leader()
             if leader is None:
@@ -145,7 +145,7 @@ class ControllerLink:
             except (ConnectionClosed, TimedOut, NotController):
                 await asyncio.sleep(self._backoff.delay_s(1))
 
-    async def _ask_remote(self, leader: ControllerEndpoint, delivery: Delivery[T]) -> T:
+    async def _ask_remote(self, leader: ControllerEndpoint, delivery: ControllerRequest[T]) -> T:
         asking = self._loop.create_task(self._deliver(leader, delivery))
         try:
             while not asking.done():
@@ -159,7 +159,7 @@ class ControllerLink:
             self._link.cut()
             raise
 
-    async def _deliver(self, leader: ControllerEndpoint, delivery: Delivery[T]) -> T:
+    async def _deliver(self, leader: ControllerEndpoint, delivery: ControllerRequest[T]) -> T:
         connection = await self._link.connect(Address(leader.host, leader.port))
         return await delivery.remotely(connection)
 

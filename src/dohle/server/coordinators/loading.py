@@ -11,7 +11,7 @@ from asyncio import Lock, Task
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from dohle.coordination.effects import Effects, Machine, TransactionalProducer
+from dohle.coordination.effects import CoordinatorMachine, Effects, TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.steps import PlainSteps
 from dohle.protocol.apis import Coordinator
@@ -27,7 +27,7 @@ from dohle.storage.log import Log
 
 logger = logging.getLogger("dohle.server")
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=CoordinatorMachine)
 
 #: The most that is read in one step, whatever the buffer may be.
 _READ_BYTES_MAX = 1024 * 1024
@@ -101,7 +101,7 @@ class Loader(Generic[M]):
 def replay_log(
     kind: Coordinator,
     log: Log,
-    machine: Machine,
+    machine: CoordinatorMachine,
     *,
     read_bytes: int,
     is_wanted: Callable[[], bool],
@@ -131,7 +131,7 @@ def replay_log(
     return count
 
 
-def _replay(kind: Coordinator, batch: Batch, machine: Machine) -> PlainSteps[int]:
+def _replay(kind: Coordinator, batch: Batch, machine: CoordinatorMachine) -> PlainSteps[int]:
     producer = None
     if batch.is_transactional:
         producer = TransactionalProducer(batch.producer_id, batch.producer_epoch)

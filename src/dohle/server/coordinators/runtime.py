@@ -24,7 +24,7 @@ from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dohle.coordination.effects import Effects, Machine, Ticket
+from dohle.coordination.effects import CoordinatorMachine, Effects, Ticket
 from dohle.coordination.partitioning import partition_for
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, Uuid
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.server")
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=CoordinatorMachine)
 Command = Callable[[M, Ticket], Effects]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dohle.core.config.static import BrokerConfig
 from dohle.core.ids import TopicName, Uuid
-from dohle.groups.context import GroupContext, Turns
+from dohle.groups.context import GroupContext, ShardTurns
 from dohle.groups.coordinator import GroupCoordinator
 from dohle.groups.settings import GroupSettings
 from dohle.metadata.delta import Delta
@@ -72,7 +72,7 @@ class Coordinators:
         self.group_settings = _group_settings(broker)
         self._transaction_settings: TransactionSettings | None = None
         self._topics = ImageTopics(broker)
-        self._turns = Turns()
+        self._turns = ShardTurns()
         self.groups = CoordinatorRuntime[GroupCoordinator](
             broker.loop,
             broker,

@@ -14,8 +14,8 @@ from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dohle.coordination.effects import (
+    CoordinatorMachine,
     EncodedRecord,
-    Machine,
     PreparedBatch,
     Reply,
     TransactionalProducer,
@@ -45,7 +45,7 @@ from dohle.storage.producers.append import (
 
 logger = logging.getLogger("dohle.server")
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=CoordinatorMachine)
 R = TypeVar("R")
 
 #: Records of a step that need not be atomic are cut into batches of about this size.

@@ -46,7 +46,7 @@ from dohle.protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from dohle.protocol.schema import Response
-from dohle.server.guards.guard import Asked, Complete, Guard, Narrowed, joined, split
+from dohle.server.guards.guard import Complete, Guard, GuardedRequest, Narrowed, joined, split
 from dohle.server.guards.refusals import refused as refused_whole
 from dohle.server.rights import Rights
 
@@ -63,7 +63,7 @@ _BY_STATE = 6
 def on_cluster(operation: AclOperation) -> Guard:
     """Return a guard that lets pass who may do an operation on the cluster."""
 
-    def guard(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+    def guard(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
         yield
         if asked.rights.may_cluster(operation):
             return None
@@ -72,7 +72,7 @@ def on_cluster(operation: AclOperation) -> Guard:
     return guard
 
 
-def open_to_all(_: Asked) -> PlainSteps[Response | Narrowed | None]:
+def open_to_all(_: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let everybody pass."""
     yield
     return None
@@ -81,7 +81,7 @@ def open_to_all(_: Asked) -> PlainSteps[Response | Narrowed | None]:
 # Topics
 
 
-def guard_create_topics(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_create_topics(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be created, and tell settings to who may see them."""
     request: CreateTopicsRequest = asked.request
     rights = asked.rights
@@ -116,7 +116,7 @@ def guard_create_topics(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     return Narrowed(request.replace(topics=tuple(allowed)), complete)
 
 
-def guard_delete_topics(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_delete_topics(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be deleted."""
     request: DeleteTopicsRequest = asked.request
     rights, image = asked.rights, asked.image
@@ -159,7 +159,7 @@ def guard_delete_topics(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     return Narrowed(request.replace(topics=tuple(left)), joined("responses", answers))
 
 
-def guard_create_partitions(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_create_partitions(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be altered."""
     request: CreatePartitionsRequest = asked.request
     allowed, refused = yield from split(
@@ -207,7 +207,7 @@ def _refusal(resource: Any) -> tuple[ErrorCode, str]:
     return _CODES[_OF_TYPE.get(resource.resource_type, _CLUSTER)]
 
 
-def guard_describe_configs(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_describe_configs(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be described."""
     request: DescribeConfigsRequest = asked.request
     allowed, refused = yield from _split_resources(
@@ -234,7 +234,7 @@ def guard_describe_configs(asked: Asked) -> PlainSteps[Response | Narrowed | Non
 def _altering(operation_on: Callable[[int], AclOperation]) -> Guard:
     """Return a guard of both ways to alter settings."""
 
-    def guard(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+    def guard(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
         request = asked.request
         allowed, refused = yield from _split_resources(
             asked.rights, request.resources, operation_on
@@ -284,7 +284,7 @@ def _altering_own(kinds: frozenset[int], of: Any, answer: Callable[..., Response
     look into for others: settings of its listeners name files.
     """
 
-    def guard(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+    def guard(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
         request = asked.request
         own = [each for each in request.resources if each.resource_type in kinds]
         if not own or asked.rights.may_cluster(AclOperation.ALTER_CONFIGS):

@@ -15,44 +15,44 @@ from typing import Any
 
 from dohle.core.acls import AclOperation, AclResourceType
 from dohle.core.errors import ErrorCode
-from dohle.core.steps import PlainSteps, mapped, mapped_steps
+from dohle.core.steps import PlainSteps
 from dohle.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
     DeleteRecordsResponse,
-    DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
 from dohle.protocol.messages.describe_producers import (
-    DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
-    TopicRequest,
     TopicResponse,
 )
 from dohle.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from dohle.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
-    OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 from dohle.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from dohle.protocol.schema import Response
-from dohle.server.guards.guard import Asked, Narrowed, joined, split, topic_of_id
+from dohle.server.guards.guard import (
+    GuardedRequest,
+    Narrowed,
+    error_for_every_partition,
+    guarded_topics,
+    joined,
+    name_of_topic,
+    split,
+    topic_of_id,
+)
 from dohle.server.handlers.produce import has_transactional
 from dohle.server.net.outcome import CloseConnection
 from dohle.server.partitions.appends import BATCHES, TOPIC_IDS
@@ -62,7 +62,7 @@ _NO_OFFSET = -1
 _TXN_ID = AclResourceType.TRANSACTIONAL_ID
 
 
-def guard_produce(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_produce(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let records pass to topics that may be written."""
     request: ProduceRequest = asked.request
     rights, version = asked.rights, asked.version
@@ -74,7 +74,7 @@ def guard_produce(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     if version >= TOPIC_IDS:
         name_of: Any = topic_of_id(asked.image)
     else:
-        name_of = _name
+        name_of = name_of_topic
     allowed, refused = yield from split(rights, AclOperation.WRITE, request.topic_data, name_of)
     if not refused:
         return None
@@ -97,133 +97,91 @@ def _refused_produce(
         # All that such a client can notice.
         raise CloseConnection(f"produce with acks=0 failed: {code.name}")
 
-    def refuse(topic: TopicProduceData) -> PlainSteps[TopicProduceResponse]:
-        return TopicProduceResponse(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partition_responses=(
-                yield from mapped(
-                    lambda data: PartitionProduceResponse(
-                        index=data.index, error_code=code, base_offset=_NO_OFFSET
-                    ),
-                    topic.partition_data,
-                )
-            ),
-        )
-
-    return ProduceResponse(responses=(yield from mapped_steps(refuse, topics)))
+    answers = yield from error_for_every_partition(
+        topics,
+        lambda data: PartitionProduceResponse(
+            index=data.index, error_code=code, base_offset=_NO_OFFSET
+        ),
+        lambda topic, partitions: TopicProduceResponse(
+            name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
+        ),
+        field="partition_data",
+    )
+    return ProduceResponse(responses=answers)
 
 
-def guard_list_offsets(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_list_offsets(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be described."""
-    request: ListOffsetsRequest = asked.request
-    allowed, refused = yield from split(asked.rights, AclOperation.DESCRIBE, request.topics, _name)
-    if not refused:
-        return None
 
-    def refuse(topic: ListOffsetsTopic) -> PlainSteps[ListOffsetsTopicResponse]:
-        return ListOffsetsTopicResponse(
-            name=topic.name,
-            partitions=(
-                yield from mapped(
-                    lambda each: ListOffsetsPartitionResponse(
-                        partition_index=each.partition_index, error_code=_DENIED
-                    ),
-                    topic.partitions,
-                )
+    def refuse(topics: list[Any]) -> PlainSteps[tuple[ListOffsetsTopicResponse, ...]]:
+        return error_for_every_partition(
+            topics,
+            lambda each: ListOffsetsPartitionResponse(
+                partition_index=each.partition_index, error_code=_DENIED
+            ),
+            lambda topic, partitions: ListOffsetsTopicResponse(
+                name=topic.name, partitions=partitions
             ),
         )
 
-    answers = yield from mapped_steps(refuse, refused)
-    if not allowed:
-        return ListOffsetsResponse(topics=answers)
-    return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
+    return guarded_topics(asked, AclOperation.DESCRIBE, refuse, ListOffsetsResponse)
 
 
-def guard_offset_for_leader_epoch(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_offset_for_leader_epoch(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let brokers pass, and consumers to what they may describe."""
-    request: OffsetForLeaderEpochRequest = asked.request
     if asked.rights.may_cluster(AclOperation.CLUSTER_ACTION, quiet=True):
         return None
-    allowed, refused = yield from split(
-        asked.rights, AclOperation.DESCRIBE, request.topics, lambda topic: topic.topic
+
+    def refuse(topics: list[Any]) -> PlainSteps[tuple[OffsetForLeaderTopicResult, ...]]:
+        return error_for_every_partition(
+            topics,
+            lambda each: EpochEndOffset(partition=each.partition, error_code=_DENIED),
+            lambda topic, partitions: OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=partitions
+            ),
+        )
+
+    return (
+        yield from guarded_topics(
+            asked,
+            AclOperation.DESCRIBE,
+            refuse,
+            OffsetForLeaderEpochResponse,
+            name_of=lambda topic: topic.topic,
+        )
     )
-    if not refused:
-        return None
-
-    def refuse(topic: OffsetForLeaderTopic) -> PlainSteps[OffsetForLeaderTopicResult]:
-        return OffsetForLeaderTopicResult(
-            topic=topic.topic,
-            partitions=(
-                yield from mapped(
-                    lambda each: EpochEndOffset(partition=each.partition, error_code=_DENIED),
-                    topic.partitions,
-                )
-            ),
-        )
-
-    answers = yield from mapped_steps(refuse, refused)
-    if not allowed:
-        return OffsetForLeaderEpochResponse(topics=answers)
-    return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
 
 
-def guard_describe_producers(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_describe_producers(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be read."""
-    request: DescribeProducersRequest = asked.request
-    allowed, refused = yield from split(asked.rights, AclOperation.READ, request.topics, _name)
-    if not refused:
-        return None
 
-    def refuse(topic: TopicRequest) -> PlainSteps[TopicResponse]:
-        return TopicResponse(
-            name=topic.name,
-            partitions=(
-                yield from mapped(
-                    lambda index: PartitionResponse(
-                        partition_index=index,
-                        error_code=_DENIED,
-                        error_message="Topic authorization failed.",
-                    ),
-                    topic.partition_indexes,
-                )
+    def refuse(topics: list[Any]) -> PlainSteps[tuple[TopicResponse, ...]]:
+        return error_for_every_partition(
+            topics,
+            lambda index: PartitionResponse(
+                partition_index=index,
+                error_code=_DENIED,
+                error_message="Topic authorization failed.",
             ),
+            lambda topic, partitions: TopicResponse(name=topic.name, partitions=partitions),
+            field="partition_indexes",
         )
 
-    answers = yield from mapped_steps(refuse, refused)
-    if not allowed:
-        return DescribeProducersResponse(topics=answers)
-    return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
+    return guarded_topics(asked, AclOperation.READ, refuse, DescribeProducersResponse)
 
 
-def guard_delete_records(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_delete_records(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be deleted."""
-    request: DeleteRecordsRequest = asked.request
-    allowed, refused = yield from split(asked.rights, AclOperation.DELETE, request.topics, _name)
-    if not refused:
-        return None
 
-    def refuse(topic: DeleteRecordsTopic) -> PlainSteps[DeleteRecordsTopicResult]:
-        return DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=(
-                yield from mapped(
-                    lambda each: DeleteRecordsPartitionResult(
-                        partition_index=each.partition_index,
-                        low_watermark=_NO_OFFSET,
-                        error_code=_DENIED,
-                    ),
-                    topic.partitions,
-                )
+    def refuse(topics: list[Any]) -> PlainSteps[tuple[DeleteRecordsTopicResult, ...]]:
+        return error_for_every_partition(
+            topics,
+            lambda each: DeleteRecordsPartitionResult(
+                partition_index=each.partition_index, low_watermark=_NO_OFFSET, error_code=_DENIED
+            ),
+            lambda topic, partitions: DeleteRecordsTopicResult(
+                name=topic.name, partitions=partitions
             ),
         )
 
-    answers = yield from mapped_steps(refuse, refused)
-    if not allowed:
-        return DeleteRecordsResponse(topics=answers)
-    return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
-
-
-def _name(topic: Any) -> str:
-    name: str = topic.name
-    return name
+    return guarded_topics(asked, AclOperation.DELETE, refuse, DeleteRecordsResponse)

@@ -50,7 +50,7 @@ from dohle.protocol.messages.leave_group import LeaveGroupResponse
 from dohle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from dohle.protocol.messages.sync_group import SyncGroupResponse
 from dohle.protocol.schema import Response
-from dohle.server.guards.guard import Asked, Guard, Narrowed, joined, split
+from dohle.server.guards.guard import Guard, GuardedRequest, Narrowed, joined, split
 from dohle.server.handlers.find_coordinator import BATCHED, KeyType, no_coordinator
 
 _GROUP, _TOPIC = AclResourceType.GROUP, AclResourceType.TOPIC
@@ -63,7 +63,7 @@ _NULL_PROTOCOL_VERSION = 7
 
 
 def _of_member(refuse: Callable[[Any, int], Response]) -> Guard:
-    def guard(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+    def guard(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
         yield
         if asked.rights.may(AclOperation.READ, _GROUP, asked.request.group_id):
             return None
@@ -86,7 +86,7 @@ guard_heartbeat = _of_member(lambda *_: HeartbeatResponse(error_code=_DENIED))
 guard_leave_group = _of_member(lambda *_: LeaveGroupResponse(error_code=_DENIED))
 
 
-def guard_consumer_group_heartbeat(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_consumer_group_heartbeat(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let members pass that may read the group and see all topics that they name."""
     request: ConsumerGroupHeartbeatRequest = asked.request
     if not asked.rights.may(AclOperation.READ, _GROUP, request.group_id):
@@ -106,7 +106,7 @@ def guard_consumer_group_heartbeat(asked: Asked) -> PlainSteps[Response | Narrow
 # Descriptions
 
 
-def guard_describe_groups(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_describe_groups(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be described."""
     request: DescribeGroupsRequest = asked.request
     rights, with_operations = asked.rights, request.include_authorized_operations
@@ -131,7 +131,7 @@ def guard_describe_groups(asked: Asked) -> PlainSteps[Response | Narrowed | None
     return Narrowed(request.replace(groups=tuple(allowed)), complete)
 
 
-def guard_consumer_group_describe(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_consumer_group_describe(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be described, and hide groups with topics that may not be seen."""
     request: ConsumerGroupDescribeRequest = asked.request
     rights = asked.rights
@@ -173,7 +173,7 @@ def _topics_of(member: Member) -> Iterator[str]:
             yield topic.topic_name
 
 
-def guard_list_groups(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_list_groups(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let everybody pass, and leave out what they may not describe."""
     request: ListGroupsRequest = asked.request
     rights = asked.rights
@@ -195,7 +195,7 @@ def guard_list_groups(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     return Narrowed(request, complete)
 
 
-def guard_delete_groups(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_delete_groups(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be deleted."""
     request: DeleteGroupsRequest = asked.request
     allowed, refused = yield from split(
@@ -215,7 +215,7 @@ def guard_delete_groups(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
 # Coordinators
 
 
-def guard_find_coordinator(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_find_coordinator(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass keys that may be described."""
     request: FindCoordinatorRequest = asked.request
     rights, is_batched = asked.rights, asked.version >= BATCHED

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dohle.core.acls import AclOperation, AclResourceType
 from dohle.core.ids import TopicName
-from dohle.core.steps import PlainSteps, finish
+from dohle.core.steps import PlainSteps, finish, mapped, mapped_steps
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.schema import Request, Response
 from dohle.security.authorizer import Authorizer
@@ -45,7 +45,7 @@ class Narrowed(NamedTuple):
     complete: Complete
 
 
-class Asked(NamedTuple):
+class GuardedRequest(NamedTuple):
     """What a guard looks at."""
 
     request: Any
@@ -56,7 +56,7 @@ class Asked(NamedTuple):
 
 
 #: Returns an answer, what is left of the request, or None if all of it may pass.
-Guard = Callable[[Asked], PlainSteps[Response | Narrowed | None]]
+Guard = Callable[[GuardedRequest], PlainSteps[Response | Narrowed | None]]
 
 
 def guarded(key: ApiKey, handler: Handler, guard: Guard, authorizer: Authorizer) -> Handler:
@@ -65,7 +65,7 @@ def guarded(key: ApiKey, handler: Handler, guard: Guard, authorizer: Authorizer)
 
     def function(server: Frontend, context: RequestContext, request: Request) -> PlainSteps[Any]:
         rights = Rights.of(authorizer, context.connection, name)
-        asked = Asked(request, context.version, rights, server.image, server)
+        asked = GuardedRequest(request, context.version, rights, server.image, server)
         decided = yield from guard(asked)
         complete: Complete | None = None
         if decided is not None:
@@ -126,7 +126,7 @@ class ControllerGuard:
         rights = Rights(
             self._authorizer, client.principal, address_text(client.host), api_name(key)
         )
-        asked = Asked(request, client.version, rights, server.image, server)
+        asked = GuardedRequest(request, client.version, rights, server.image, server)
         decided = await slices.run(self._guards[key](asked))
         if decided is None:
             return await send(request)
@@ -172,6 +172,12 @@ def split(
     return allowed, refused
 
 
+def name_of_topic(topic: Any) -> str:
+    """Return the name that a request has for a topic."""
+    name: str = topic.name
+    return name
+
+
 def topic_of_id(image: ClusterImage) -> Callable[[Any], TopicName | None]:
     """Return a function that finds the name of a topic that is named by its id."""
 
@@ -180,6 +186,45 @@ def topic_of_id(image: ClusterImage) -> Callable[[Any], TopicName | None]:
         return None if found is None else found.name
 
     return name_of
+
+
+def error_for_every_partition(
+    topics: Iterable[Any],
+    partition: Callable[[Any], Any],
+    answer: Callable[[Any, tuple[Any, ...]], T],
+    *,
+    field: str = "partitions",
+) -> PlainSteps[tuple[T, ...]]:
+    """Refuse topics: return the ``answer`` for each, of what ``partition`` says of its partitions.
+
+    ``field`` is where a topic of the request has its partitions.
+    """
+
+    def refuse(topic: Any) -> PlainSteps[T]:
+        return answer(topic, (yield from mapped(partition, getattr(topic, field))))
+
+    return mapped_steps(refuse, topics)
+
+
+def guarded_topics(
+    asked: GuardedRequest,
+    operation: AclOperation,
+    refuse: Callable[[list[Any]], PlainSteps[tuple[Any, ...]]],
+    response: Callable[..., Response],
+    *,
+    name_of: Callable[[Any], str | None] = name_of_topic,
+    refused_first: bool = False,
+) -> PlainSteps[Response | Narrowed | None]:
+    """Let pass the ``topics`` that the sender has a right to, and refuse the others."""
+    topics = asked.request.topics
+    allowed, refused = yield from split(asked.rights, operation, topics, name_of)
+    if not refused:
+        return None
+    answers = yield from refuse(refused)
+    if not allowed:
+        return response(topics=answers)
+    left = asked.request.replace(topics=tuple(allowed))
+    return Narrowed(left, joined("topics", answers, first=refused_first))
 
 
 def joined(field: str, more: Iterable[Any], *, first: bool = False) -> Complete:

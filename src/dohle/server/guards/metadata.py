@@ -34,7 +34,7 @@ from dohle.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from dohle.protocol.schema import Response
-from dohle.server.guards.guard import Asked, Narrowed, split
+from dohle.server.guards.guard import GuardedRequest, Narrowed, split
 from dohle.server.handlers.metadata import (
     answer_metadata,
     may_create,
@@ -171,7 +171,7 @@ def authorized_topic_partitions(
 # DescribeCluster
 
 
-def guard_describe_cluster(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_describe_cluster(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let everybody pass, and tell what they may do."""
     yield
     request: DescribeClusterRequest = asked.request
@@ -187,7 +187,7 @@ def guard_describe_cluster(asked: Asked) -> PlainSteps[Response | Narrowed | Non
     return Narrowed(request, complete)
 
 
-def guard_describe_controllers(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_describe_controllers(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass who may alter the cluster."""
     if not asked.rights.may_cluster(AclOperation.ALTER):
         return DescribeClusterResponse(

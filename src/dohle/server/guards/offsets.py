@@ -14,7 +14,7 @@ from typing import Any
 
 from dohle.core.acls import AclOperation, AclResourceType
 from dohle.core.errors import ErrorCode
-from dohle.core.steps import PlainSteps, mapped, mapped_steps
+from dohle.core.steps import PlainSteps
 from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -24,7 +24,6 @@ from dohle.protocol.messages.offset_commit import (
 )
 from dohle.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
-    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -49,7 +48,16 @@ from dohle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from dohle.protocol.schema import Response
-from dohle.server.guards.guard import Asked, Narrowed, joined, split, topic_of_id
+from dohle.server.guards.guard import (
+    GuardedRequest,
+    Narrowed,
+    error_for_every_partition,
+    guarded_topics,
+    joined,
+    name_of_topic,
+    split,
+    topic_of_id,
+)
 from dohle.server.rights import Rights
 
 _GROUP, _TXN_ID = AclResourceType.GROUP, AclResourceType.TRANSACTIONAL_ID
@@ -61,54 +69,47 @@ _GROUP_ERROR, _BATCHED = 2, 8
 _NO_OFFSET = -1
 
 
-def _name(topic: Any) -> str:
-    name: str = topic.name
-    return name
-
-
 # OffsetCommit
 
 
-def guard_offset_commit(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_offset_commit(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let offsets pass of topics that may be read."""
     request: OffsetCommitRequest = asked.request
 
     def refuse(
-        topic: OffsetCommitRequestTopic, code: ErrorCode
-    ) -> PlainSteps[OffsetCommitResponseTopic]:
-        return OffsetCommitResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=(
-                yield from mapped(
-                    lambda each: OffsetCommitResponsePartition(
-                        partition_index=each.partition_index, error_code=code
-                    ),
-                    topic.partitions,
-                )
+        topics: Sequence[OffsetCommitRequestTopic], code: ErrorCode = _TOPIC_DENIED
+    ) -> PlainSteps[tuple[OffsetCommitResponseTopic, ...]]:
+        return error_for_every_partition(
+            topics,
+            lambda each: OffsetCommitResponsePartition(
+                partition_index=each.partition_index, error_code=code
+            ),
+            lambda topic, partitions: OffsetCommitResponseTopic(
+                name=topic.name, topic_id=topic.topic_id, partitions=partitions
             ),
         )
 
     if not asked.rights.may(AclOperation.READ, _GROUP, request.group_id):
-        denied = yield from mapped_steps(lambda topic: refuse(topic, _GROUP_DENIED), request.topics)
-        return OffsetCommitResponse(topics=denied)
-    name_of: Callable[[Any], str | None] = _name
+        return OffsetCommitResponse(topics=(yield from refuse(request.topics, _GROUP_DENIED)))
+    name_of: Callable[[Any], str | None] = name_of_topic
     if asked.version >= _COMMIT_TOPIC_IDS:
         name_of = topic_of_id(asked.image)
-    allowed, refused = yield from split(asked.rights, AclOperation.READ, request.topics, name_of)
-    if not refused:
-        return None
-    answers = yield from mapped_steps(lambda topic: refuse(topic, _TOPIC_DENIED), refused)
-    if not allowed:
-        return OffsetCommitResponse(topics=answers)
-    left = request.replace(topics=tuple(allowed))
-    return Narrowed(left, joined("topics", answers, first=True))
+    return (
+        yield from guarded_topics(
+            asked,
+            AclOperation.READ,
+            refuse,
+            OffsetCommitResponse,
+            name_of=name_of,
+            refused_first=True,
+        )
+    )
 
 
 # TxnOffsetCommit
 
 
-def guard_txn_offset_commit(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_txn_offset_commit(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let offsets pass of topics that may be read."""
     request: TxnOffsetCommitRequest = asked.request
     rights = asked.rights
@@ -119,63 +120,48 @@ def guard_txn_offset_commit(asked: Asked) -> PlainSteps[Response | Narrowed | No
         code = _GROUP_DENIED
     if code is not None:
         return TxnOffsetCommitResponse(topics=(yield from _refused_txn(request.topics, code)))
-    allowed, refused = yield from split(rights, AclOperation.READ, request.topics, _name)
-    if not refused:
-        return None
-    answers = yield from _refused_txn(refused, _TOPIC_DENIED)
-    if not allowed:
-        return TxnOffsetCommitResponse(topics=answers)
-    left = request.replace(topics=tuple(allowed))
-    return Narrowed(left, joined("topics", answers, first=True))
+    return (
+        yield from guarded_topics(
+            asked, AclOperation.READ, _refused_txn, TxnOffsetCommitResponse, refused_first=True
+        )
+    )
 
 
 def _refused_txn(
-    topics: Sequence[TxnOffsetCommitRequestTopic], code: ErrorCode
+    topics: Sequence[TxnOffsetCommitRequestTopic], code: ErrorCode = _TOPIC_DENIED
 ) -> PlainSteps[tuple[TxnOffsetCommitResponseTopic, ...]]:
-    def refuse(
-        topic: TxnOffsetCommitRequestTopic,
-    ) -> PlainSteps[TxnOffsetCommitResponseTopic]:
-        return TxnOffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=(
-                yield from mapped(
-                    lambda each: TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index, error_code=code
-                    ),
-                    topic.partitions,
-                )
-            ),
-        )
-
-    return mapped_steps(refuse, topics)
+    return error_for_every_partition(
+        topics,
+        lambda each: TxnOffsetCommitResponsePartition(
+            partition_index=each.partition_index, error_code=code
+        ),
+        lambda topic, partitions: TxnOffsetCommitResponseTopic(
+            name=topic.name, partitions=partitions
+        ),
+    )
 
 
 # OffsetDelete
 
 
-def guard_offset_delete(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_offset_delete(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be deleted."""
     request: OffsetDeleteRequest = asked.request
     if not asked.rights.may(AclOperation.DELETE, _GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=_GROUP_DENIED)
-    allowed, refused = yield from split(asked.rights, AclOperation.READ, request.topics, _name)
+    allowed, refused = yield from split(
+        asked.rights, AclOperation.READ, request.topics, name_of_topic
+    )
     if not refused:
         return None
 
-    def refuse(topic: OffsetDeleteRequestTopic) -> PlainSteps[OffsetDeleteResponseTopic]:
-        return OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=(
-                yield from mapped(
-                    lambda each: OffsetDeleteResponsePartition(
-                        partition_index=each.partition_index, error_code=_TOPIC_DENIED
-                    ),
-                    topic.partitions,
-                )
-            ),
-        )
-
-    answers = yield from mapped_steps(refuse, refused)
+    answers = yield from error_for_every_partition(
+        refused,
+        lambda each: OffsetDeleteResponsePartition(
+            partition_index=each.partition_index, error_code=_TOPIC_DENIED
+        ),
+        lambda topic, partitions: OffsetDeleteResponseTopic(name=topic.name, partitions=partitions),
+    )
 
     def complete(response: OffsetDeleteResponse) -> PlainSteps[Response]:
         if response.error_code:
@@ -188,12 +174,12 @@ def guard_offset_delete(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
 # OffsetFetch
 
 
-def guard_offset_fetch(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_offset_fetch(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass groups and topics that may be described."""
     if asked.version < _BATCHED:
         return (yield from _guard_one(asked))
     request: OffsetFetchRequest = asked.request
-    name_of: Callable[[Any], str | None] = _name
+    name_of: Callable[[Any], str | None] = name_of_topic
     if asked.version >= _FETCH_TOPIC_IDS:
         name_of = topic_of_id(asked.image)
     left: list[OffsetFetchRequestGroup] = []
@@ -217,7 +203,7 @@ def guard_offset_fetch(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
                 is_whole = False
                 group = group.replace(topics=tuple(allowed))
         left.append(group)
-        said.append((yield from mapped_steps(_refused_topics, refused)))
+        said.append((yield from _refused_topics(refused)))
     if is_whole:
         return None
 
@@ -249,45 +235,45 @@ def _seen(
     return group.replace(topics=tuple(topics))
 
 
-def _refused_topics(topic: OffsetFetchRequestTopics) -> PlainSteps[OffsetFetchResponseTopics]:
-    return OffsetFetchResponseTopics(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=(
-            yield from mapped(
-                lambda index: OffsetFetchResponsePartitions(
-                    partition_index=index, committed_offset=_NO_OFFSET, error_code=_TOPIC_DENIED
-                ),
-                topic.partition_indexes,
-            )
+def _refused_topics(
+    topics: Sequence[OffsetFetchRequestTopics],
+) -> PlainSteps[tuple[OffsetFetchResponseTopics, ...]]:
+    return error_for_every_partition(
+        topics,
+        lambda index: OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=_NO_OFFSET, error_code=_TOPIC_DENIED
         ),
+        lambda topic, partitions: OffsetFetchResponseTopics(
+            name=topic.name, topic_id=topic.topic_id, partitions=partitions
+        ),
+        field="partition_indexes",
     )
 
 
-def _guard_one(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def _guard_one(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Do the same for the versions that have one group."""
     request: OffsetFetchRequest = asked.request
     rights = asked.rights
     if not rights.may(AclOperation.DESCRIBE, _GROUP, request.group_id):
         if asked.version >= _GROUP_ERROR:
             return OffsetFetchResponse(error_code=_GROUP_DENIED)
-        topics = yield from mapped_steps(
-            lambda each: _refused_one(each, _GROUP_DENIED), request.topics or ()
-        )
+        topics = yield from _refused_one(request.topics or (), _GROUP_DENIED)
         return OffsetFetchResponse(topics=topics)
     if request.topics is None:
 
         def seen(response: OffsetFetchResponse) -> PlainSteps[Response]:
             left, _ = yield from split(
-                rights, AclOperation.DESCRIBE, response.topics, _name, quiet=True
+                rights, AclOperation.DESCRIBE, response.topics, name_of_topic, quiet=True
             )
             return response.replace(topics=tuple(left))
 
         return Narrowed(request, seen)
-    allowed, refused = yield from split(rights, AclOperation.DESCRIBE, request.topics, _name)
+    allowed, refused = yield from split(
+        rights, AclOperation.DESCRIBE, request.topics, name_of_topic
+    )
     if not refused:
         return None
-    answers = yield from mapped_steps(lambda each: _refused_one(each, _TOPIC_DENIED), refused)
+    answers = yield from _refused_one(refused, _TOPIC_DENIED)
 
     def complete(response: OffsetFetchResponse) -> PlainSteps[Response]:
         if response.error_code:
@@ -298,16 +284,13 @@ def _guard_one(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
 
 
 def _refused_one(
-    topic: OffsetFetchRequestTopic, code: ErrorCode
-) -> PlainSteps[OffsetFetchResponseTopic]:
-    return OffsetFetchResponseTopic(
-        name=topic.name,
-        partitions=(
-            yield from mapped(
-                lambda index: OffsetFetchResponsePartition(
-                    partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=code
-                ),
-                topic.partition_indexes,
-            )
+    topics: Sequence[OffsetFetchRequestTopic], code: ErrorCode
+) -> PlainSteps[tuple[OffsetFetchResponseTopic, ...]]:
+    return error_for_every_partition(
+        topics,
+        lambda index: OffsetFetchResponsePartition(
+            partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=code
         ),
+        lambda topic, partitions: OffsetFetchResponseTopic(name=topic.name, partitions=partitions),
+        field="partition_indexes",
     )

@@ -17,7 +17,6 @@ from dohle.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopic,
     AlterReplicaLogDirTopicResult,
 )
 from dohle.protocol.messages.alter_user_scram_credentials import (
@@ -29,12 +28,12 @@ from dohle.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
-    WritableTxnMarkerTopic,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
 from dohle.protocol.schema import Request, Response
+from dohle.server.guards.guard import error_for_every_partition
 from dohle.server.quorum.commands import COMMANDS
 
 _DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -62,21 +61,15 @@ def refused_markers(
 ) -> PlainSteps[WriteTxnMarkersResponse]:
     """Refuse every partition of every marker."""
 
-    def refuse_topic(topic: WritableTxnMarkerTopic) -> PlainSteps[WritableTxnMarkerTopicResult]:
-        return WritableTxnMarkerTopicResult(
-            name=topic.name,
-            partitions=(
-                yield from mapped(
-                    lambda index: WritableTxnMarkerPartitionResult(
-                        partition_index=index, error_code=code
-                    ),
-                    topic.partition_indexes,
-                )
-            ),
-        )
-
     def refuse(marker: WritableTxnMarker) -> PlainSteps[WritableTxnMarkerResult]:
-        topics = yield from mapped_steps(refuse_topic, marker.topics)
+        topics = yield from error_for_every_partition(
+            marker.topics,
+            lambda index: WritableTxnMarkerPartitionResult(partition_index=index, error_code=code),
+            lambda topic, partitions: WritableTxnMarkerTopicResult(
+                name=topic.name, partitions=partitions
+            ),
+            field="partition_indexes",
+        )
         return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)
 
     return WriteTxnMarkersResponse(markers=(yield from mapped_steps(refuse, request.markers)))
@@ -85,21 +78,14 @@ def refused_markers(
 def _refused_moves(
     request: AlterReplicaLogDirsRequest,
 ) -> PlainSteps[AlterReplicaLogDirsResponse]:
-    def refuse(topic: AlterReplicaLogDirTopic) -> PlainSteps[AlterReplicaLogDirTopicResult]:
-        return AlterReplicaLogDirTopicResult(
-            topic_name=topic.name,
-            partitions=(
-                yield from mapped(
-                    lambda index: AlterReplicaLogDirPartitionResult(
-                        partition_index=index, error_code=_DENIED
-                    ),
-                    topic.partitions,
-                )
-            ),
-        )
-
-    topics = (topic for one in request.dirs for topic in one.topics)
-    return AlterReplicaLogDirsResponse(results=(yield from mapped_steps(refuse, topics)))
+    results = yield from error_for_every_partition(
+        (topic for one in request.dirs for topic in one.topics),
+        lambda index: AlterReplicaLogDirPartitionResult(partition_index=index, error_code=_DENIED),
+        lambda topic, partitions: AlterReplicaLogDirTopicResult(
+            topic_name=topic.name, partitions=partitions
+        ),
+    )
+    return AlterReplicaLogDirsResponse(results=results)
 
 
 def _refused_credentials(

@@ -46,7 +46,7 @@ from dohle.protocol.messages.list_transactions import (
 )
 from dohle.protocol.schema import Response
 from dohle.records.batch import NO_PRODUCER_EPOCH
-from dohle.server.guards.guard import Asked, Narrowed, split
+from dohle.server.guards.guard import GuardedRequest, Narrowed, split
 from dohle.server.guards.refusals import refused_markers
 
 _TOPIC, _GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
@@ -57,7 +57,7 @@ _WRITE, _DESCRIBE = AclOperation.WRITE, AclOperation.DESCRIBE
 _FROM_BROKERS = 4
 
 
-def guard_init_producer_id(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_init_producer_id(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass who may write."""
     yield
     request: InitProducerIdRequest = asked.request
@@ -79,7 +79,7 @@ def guard_init_producer_id(asked: Asked) -> PlainSteps[Response | Narrowed | Non
     )
 
 
-def guard_add_partitions_to_txn(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_add_partitions_to_txn(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let brokers pass, and producers that may write all that they name."""
     request: AddPartitionsToTxnRequest = asked.request
     rights = asked.rights
@@ -128,7 +128,7 @@ def guard_add_partitions_to_txn(asked: Asked) -> PlainSteps[Response | Narrowed 
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
-def guard_add_offsets_to_txn(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_add_offsets_to_txn(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass who may write the transaction and read for the group."""
     yield
     request: AddOffsetsToTxnRequest = asked.request
@@ -139,7 +139,7 @@ def guard_add_offsets_to_txn(asked: Asked) -> PlainSteps[Response | Narrowed | N
     return None
 
 
-def guard_end_txn(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_end_txn(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass who may write the transaction."""
     yield
     request: EndTxnRequest = asked.request
@@ -148,7 +148,7 @@ def guard_end_txn(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     return EndTxnResponse(error_code=_TXN_DENIED)
 
 
-def guard_write_txn_markers(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_write_txn_markers(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let coordinators and administrators pass."""
     rights = asked.rights
     if rights.may_cluster(AclOperation.ALTER, quiet=True):
@@ -158,7 +158,7 @@ def guard_write_txn_markers(asked: Asked) -> PlainSteps[Response | Narrowed | No
     return (yield from refused_markers(asked.request, _CLUSTER_DENIED))
 
 
-def guard_describe_transactions(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_describe_transactions(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let pass what may be described, and hide topics that may not be seen."""
     request: DescribeTransactionsRequest = asked.request
     rights = asked.rights
@@ -180,7 +180,7 @@ def guard_describe_transactions(asked: Asked) -> PlainSteps[Response | Narrowed 
     return Narrowed(request.replace(transactional_ids=tuple(allowed)), complete)
 
 
-def guard_list_transactions(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+def guard_list_transactions(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
     """Let everybody pass, and leave out what they may not describe."""
     yield
     request: ListTransactionsRequest = asked.request

@@ -32,7 +32,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
 from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.metadata.configs import (
-    Operation,
+    ConfigOperation,
     altered_response,
     incrementally_altered_response,
 )
@@ -283,9 +283,9 @@ async def handle_incremental_alter_configs(
         if _is_own(server, resource):
             after: dict[str, str | None] = dict(server.image.broker_config(server.node_id))
             for each in resource.configs:
-                if each.config_operation == Operation.SET:
+                if each.config_operation == ConfigOperation.SET:
                     after[each.name] = each.value
-                elif each.config_operation == Operation.DELETE:
+                elif each.config_operation == ConfigOperation.DELETE:
                     after[each.name] = None
             _check_listeners(server, resource, after)
         return False

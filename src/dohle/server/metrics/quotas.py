@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dohle.metrics.exposition import family, labels
 from dohle.quotas.entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
-from dohle.quotas.meters import Told
+from dohle.quotas.meters import MeterReading
 from dohle.server.metrics.sources import Sources
 
 _RESOURCES = {
@@ -54,6 +54,6 @@ def collect_quotas(sources: Sources) -> Iterator[str]:
     )
 
 
-def _labels(resource: str, told: Told) -> str:
+def _labels(resource: str, told: MeterReading) -> str:
     user, client_id = told.bucket
     return labels({"resource": resource, "user": user, "clientId": client_id})

@@ -28,7 +28,7 @@ from dohle.server.partitions.cleaning_wire import (
     receive,
     send,
 )
-from dohle.storage.cleaning.reading import Source
+from dohle.storage.cleaning.reading import ClosedSegment
 from dohle.storage.cleaning.round_values import CleaningAborted
 from dohle.storage.cleaning.round_work import Mapped, Rewritten, RoundSpec, RoundWork, Work
 from dohle.storage.files import FileSystem
@@ -136,7 +136,7 @@ class _WorkApart:
         assert isinstance(result, Mapped)
         return result
 
-    def rewrite(self, sources: Sequence[Source]) -> Rewritten:
+    def rewrite(self, sources: Sequence[ClosedSegment]) -> Rewritten:
         """Write what stays of a group of segments, and sync it."""
         if self._child is None:
             return self._here.rewrite(sources)

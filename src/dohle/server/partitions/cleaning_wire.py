@@ -15,7 +15,7 @@ from __future__ import annotations
 import pickle
 from typing import Any, BinaryIO, NamedTuple
 
-from dohle.storage.cleaning.reading import Source
+from dohle.storage.cleaning.reading import ClosedSegment
 from dohle.storage.cleaning.round_work import Mapped, Rewritten, RoundSpec
 
 
@@ -36,7 +36,7 @@ class BuildMap(NamedTuple):
 class Rewrite(NamedTuple):
     """Rewrite a group of segments."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[ClosedSegment, ...]
 
 
 class Clear(NamedTuple):

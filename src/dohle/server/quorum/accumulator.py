@@ -61,7 +61,7 @@ class _OpenBatch:
         self.begun_ms = begun_ms
 
 
-class Accumulator:
+class BatchAccumulator:
     """The batches of the epoch that this node leads; outside of one it accepts nothing."""
 
     def __init__(

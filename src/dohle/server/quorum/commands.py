@@ -80,7 +80,7 @@ from dohle.security.scram import ScramCredential, ScramMechanism
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CommandTurn:
     """What a command bases its decision on, when its turn has come."""
 
     image: ClusterImage
@@ -103,36 +103,36 @@ class Command:
     """How a request is decided."""
 
     #: In steps, where a request may be about many things.
-    decide: Callable[[Turn, Any], Decision[Any] | PlainSteps[Decision[Any]]]
+    decide: Callable[[CommandTurn, Any], Decision[Any] | PlainSteps[Decision[Any]]]
     failed: Callable[[Any, ApiError], Response]
     #: How long a request may wait for its turn; None if there is no limit.
     timeout_ms: Callable[[Any, ControllerContext], int | None] = lambda *_: None
     #: Called with the image behind the records, when they have been appended.
-    appended: Callable[[Turn, Any, ClusterImage], None] = lambda *_: None
+    appended: Callable[[CommandTurn, Any, ClusterImage], None] = lambda *_: None
     #: What of a response the version of its request can carry.
     fit: Callable[[Any, int], Response] = lambda response, _: response
 
 
 def _create_topics(
-    turn: Turn, request: CreateTopicsRequest
+    turn: CommandTurn, request: CreateTopicsRequest
 ) -> PlainSteps[Decision[CreateTopicsResponse]]:
     return controller.create_topics(turn.image, request, turn.context, turn.spend)
 
 
 def _create_acls(
-    turn: Turn, request: CreateAclsRequest
+    turn: CommandTurn, request: CreateAclsRequest
 ) -> PlainSteps[Decision[CreateAclsResponse]]:
     return controller.create_acls(turn.image, request, turn.context.rng)
 
 
 def _delete_acls(
-    turn: Turn, request: DeleteAclsRequest
+    turn: CommandTurn, request: DeleteAclsRequest
 ) -> PlainSteps[Decision[DeleteAclsResponse]]:
     return controller.delete_acls(turn.image, request)
 
 
 def _delete_topics(
-    turn: Turn, request: DeleteTopicsRequest
+    turn: CommandTurn, request: DeleteTopicsRequest
 ) -> PlainSteps[Decision[DeleteTopicsResponse]]:
     return controller.delete_topics(
         turn.image, request, turn.context, turn.spend, version=turn.version
@@ -140,25 +140,25 @@ def _delete_topics(
 
 
 def _create_partitions(
-    turn: Turn, request: CreatePartitionsRequest
+    turn: CommandTurn, request: CreatePartitionsRequest
 ) -> PlainSteps[Decision[CreatePartitionsResponse]]:
     return controller.create_partitions(turn.image, request, turn.context, turn.spend)
 
 
 def _alter_configs(
-    turn: Turn, request: AlterConfigsRequest
+    turn: CommandTurn, request: AlterConfigsRequest
 ) -> PlainSteps[Decision[AlterConfigsResponse]]:
     return controller.alter_configs(turn.image, request, turn.context)
 
 
 def _incremental_alter_configs(
-    turn: Turn, request: IncrementalAlterConfigsRequest
+    turn: CommandTurn, request: IncrementalAlterConfigsRequest
 ) -> PlainSteps[Decision[IncrementalAlterConfigsResponse]]:
     return controller.incremental_alter_configs(turn.image, request, turn.context)
 
 
 def _update_features(
-    turn: Turn, request: UpdateFeaturesRequest
+    turn: CommandTurn, request: UpdateFeaturesRequest
 ) -> Decision[UpdateFeaturesResponse]:
     return controller.update_features(
         turn.image,
@@ -170,7 +170,7 @@ def _update_features(
 
 
 def _register_broker(
-    turn: Turn, request: BrokerRegistrationRequest
+    turn: CommandTurn, request: BrokerRegistrationRequest
 ) -> PlainSteps[Decision[BrokerRegistrationResponse]]:
     registered = turn.image.broker(request.broker_id)
     return controller.register_broker(
@@ -185,7 +185,7 @@ def _register_broker(
 
 
 def _broker_heartbeat(
-    turn: Turn, request: BrokerHeartbeatRequest
+    turn: CommandTurn, request: BrokerHeartbeatRequest
 ) -> PlainSteps[Decision[BrokerHeartbeatResponse]]:
     image, heartbeats = turn.image, turn.heartbeats
     return controller.broker_heartbeat(
@@ -197,7 +197,9 @@ def _broker_heartbeat(
     )
 
 
-def _heartbeat_appended(turn: Turn, request: BrokerHeartbeatRequest, after: ClusterImage) -> None:
+def _heartbeat_appended(
+    turn: CommandTurn, request: BrokerHeartbeatRequest, after: ClusterImage
+) -> None:
     broker = after.broker(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return
@@ -213,50 +215,50 @@ def _heartbeat_timeout_ms(_: BrokerHeartbeatRequest, context: ControllerContext)
 
 
 def _unregister_broker(
-    turn: Turn, request: UnregisterBrokerRequest
+    turn: CommandTurn, request: UnregisterBrokerRequest
 ) -> PlainSteps[Decision[UnregisterBrokerResponse]]:
     return controller.unregister_broker(turn.image, request, turn.context)
 
 
 def _allocate_producer_ids(
-    turn: Turn, request: AllocateProducerIdsRequest
+    turn: CommandTurn, request: AllocateProducerIdsRequest
 ) -> Decision[AllocateProducerIdsResponse]:
     return controller.allocate_producer_ids(turn.image, request)
 
 
 def _assign_replicas_to_dirs(
-    turn: Turn, request: AssignReplicasToDirsRequest
+    turn: CommandTurn, request: AssignReplicasToDirsRequest
 ) -> PlainSteps[Decision[AssignReplicasToDirsResponse]]:
     return controller.assign_replicas_to_dirs(turn.image, request, turn.context)
 
 
 def _alter_partition(
-    turn: Turn, request: AlterPartitionRequest
+    turn: CommandTurn, request: AlterPartitionRequest
 ) -> PlainSteps[Decision[AlterPartitionResponse]]:
     return controller.alter_partition(turn.image, request, turn.context, version=turn.version)
 
 
 def _register_controller(
-    turn: Turn, request: ControllerRegistrationRequest
+    turn: CommandTurn, request: ControllerRegistrationRequest
 ) -> Decision[ControllerRegistrationResponse]:
     return controller.register_controller(turn.image, request)
 
 
 def _alter_partition_reassignments(
-    turn: Turn, request: AlterPartitionReassignmentsRequest
+    turn: CommandTurn, request: AlterPartitionReassignmentsRequest
 ) -> PlainSteps[Decision[AlterPartitionReassignmentsResponse]]:
     return controller.alter_partition_reassignments(turn.image, request, turn.context)
 
 
 def _list_partition_reassignments(
-    turn: Turn, request: ListPartitionReassignmentsRequest
+    turn: CommandTurn, request: ListPartitionReassignmentsRequest
 ) -> PlainSteps[Decision[ListPartitionReassignmentsResponse]]:
     found = yield from controller.list_partition_reassignments(turn.image, request)
     return Decision((), found)
 
 
 def _elect_leaders(
-    turn: Turn, request: ElectLeadersRequest
+    turn: CommandTurn, request: ElectLeadersRequest
 ) -> PlainSteps[Decision[ElectLeadersResponse]]:
     return controller.elect_leaders(turn.image, request, turn.context)
 
@@ -279,13 +281,13 @@ def _timeout_ms(
 
 
 def _alter_client_quotas(
-    turn: Turn, request: AlterClientQuotasRequest
+    turn: CommandTurn, request: AlterClientQuotasRequest
 ) -> PlainSteps[Decision[AlterClientQuotasResponse]]:
     return controller.alter_client_quotas(turn.image, request)
 
 
 def _alter_user_scram_credentials(
-    turn: Turn, request: AlterUserScramCredentialsRequest
+    turn: CommandTurn, request: AlterUserScramCredentialsRequest
 ) -> Decision[AlterUserScramCredentialsResponse]:
     return controller.alter_user_scram_credentials(turn.image, request, _scram_keys)
 

@@ -30,7 +30,7 @@ from dohle.server.net.outcome import CloseConnection
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
 from dohle.server.quorum.claim import Claim, stable_offset
-from dohle.server.quorum.commands import COMMANDS, Command, Turn
+from dohle.server.quorum.commands import COMMANDS, Command, CommandTurn
 from dohle.server.quorum.counts import ControllerCounts
 from dohle.server.quorum.describe import describe_quorum
 from dohle.server.quorum.image_loader import ImageLoader
@@ -199,8 +199,8 @@ class Controller:
 
     async def _carry_out(
         self,
-        decide: Callable[[Turn], Decision[D] | PlainSteps[Decision[D]]],
-        appended: Callable[[Turn, ClusterImage], None] = lambda *_: None,
+        decide: Callable[[CommandTurn], Decision[D] | PlainSteps[Decision[D]]],
+        appended: Callable[[CommandTurn, ClusterImage], None] = lambda *_: None,
         *,
         version: int = _NEWEST,
         timeout_ms: int | None = None,
@@ -213,7 +213,7 @@ class Controller:
         async with self._in_turn(timeout_ms, counts=counts):
             began = now_s()
             claim = await self._active()
-            turn = Turn(
+            turn = CommandTurn(
                 image=claim.image,
                 context=self.context,
                 heartbeats=claim.heartbeats,

@@ -18,7 +18,7 @@ from dohle.metadata.context import ControllerContext
 from dohle.metadata.decision import Decision, VersionedRecord
 from dohle.metadata.leader_elections import balance_leaders, elect_unclean_leaders
 from dohle.protocol.messages.records.cluster_metadata import NoOpRecord
-from dohle.server.quorum.commands import Turn
+from dohle.server.quorum.commands import CommandTurn
 
 logger = logging.getLogger("dohle.server")
 
@@ -32,7 +32,7 @@ class PeriodicTask(NamedTuple):
     """Something that recurs; its decision says whether there is more to be done."""
 
     interval_ms: int
-    decide: Callable[[Turn], Decision[bool] | PlainSteps[Decision[bool]]]
+    decide: Callable[[CommandTurn], Decision[bool] | PlainSteps[Decision[bool]]]
 
 
 def periodic_tasks(
@@ -59,7 +59,7 @@ def periodic_tasks(
     return tasks
 
 
-def _fence_stale_broker(turn: Turn) -> PlainSteps[Decision[bool]]:
+def _fence_stale_broker(turn: CommandTurn) -> PlainSteps[Decision[bool]]:
     """Fence one broker that was not heard of for too long: others see that before the next."""
     broker = turn.heartbeats.find_stale(turn.image, turn.now_ms)
     if broker is None:

@@ -26,7 +26,7 @@ from dohle.security.client import PLAINTEXT, ClientSecurity
 from dohle.server.host import NodeHost
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
-from dohle.server.quorum.accumulator import Accepted, Accumulator
+from dohle.server.quorum.accumulator import Accepted, BatchAccumulator
 from dohle.server.quorum.commit_feed import CommitFeed
 from dohle.server.quorum.filled_replies import with_records, with_snapshot
 from dohle.server.quorum.leader_watch import LeaderWatch
@@ -69,7 +69,7 @@ class RaftDriver:
         self._linger_ms = linger_ms
         self._on_fatal = on_fatal
         self.raft = raft
-        self.accumulator = Accumulator(host.clock, lambda: log.end_offset, self._wake)
+        self.accumulator = BatchAccumulator(host.clock, lambda: log.end_offset, self._wake)
         self.requests = ReceivedRequests(loop, self.post)
         config = raft.replica.config
         self._peers = Peers(

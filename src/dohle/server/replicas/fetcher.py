@@ -40,9 +40,9 @@ from dohle.replication.follower import (
     react,
 )
 from dohle.replication.follower_fetches import (
-    Answered,
     FollowerFetches,
     Key,
+    PartitionAnswer,
     SessionLost,
 )
 from dohle.replication.follower_frames import Told
@@ -74,7 +74,7 @@ class _Followed(NamedTuple):
     leader_epoch: int
 
 
-class Fetcher:
+class ReplicaFetcher:
     """Copies from one leader until it is stopped."""
 
     def __init__(self, context: FetcherContext, leader: BrokerId, number: int) -> None:
@@ -392,7 +392,7 @@ class Fetcher:
                 partition.log.high_watermark,
             )
 
-    async def _compare_range(self, connection: Connection, answered: Answered) -> None:
+    async def _compare_range(self, connection: Connection, answered: PartitionAnswer) -> None:
         """Find out where the leader's log is, and go there (the F table, error 1)."""
         key, asked, _ = answered
         try:
@@ -418,7 +418,7 @@ class Fetcher:
             self._want(key)
 
     async def _begin_from_tier(
-        self, connection: Connection, answered: Answered, log_start_offset: int
+        self, connection: Connection, answered: PartitionAnswer, log_start_offset: int
     ) -> None:
         """Begin where the leader's disk does, with what the remote tier knows of before (T14)."""
         key, asked, _ = answered

@@ -12,7 +12,7 @@ from dohle.server.partitions.partitions import Partition
 from dohle.server.replicas.context import FetcherContext
 
 if TYPE_CHECKING:
-    from dohle.server.replicas.fetcher import Fetcher
+    from dohle.server.replicas.fetcher import ReplicaFetcher
 
 _UINT32 = 2**32
 _INT32_MAX = 2**31 - 1
@@ -21,7 +21,7 @@ _INT32_MAX = 2**31 - 1
 class _Following(NamedTuple):
     leader: BrokerId
     leader_epoch: int
-    fetcher: Fetcher
+    fetcher: ReplicaFetcher
 
 
 class Fetchers:
@@ -31,12 +31,12 @@ class Fetchers:
         """Prepare, with ``count`` fetchers for each leader."""
         self._context = context
         self._count = count
-        self._fetchers: dict[tuple[BrokerId, int], Fetcher] = {}
+        self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
         self._following: dict[Partition, _Following] = {}
         self._stopping: set[asyncio.Task[None]] = set()
 
     @property
-    def all(self) -> list[Fetcher]:
+    def all(self) -> list[ReplicaFetcher]:
         """Those that there are now."""
         return list(self._fetchers.values())
 
@@ -97,14 +97,14 @@ class Fetchers:
     def _leave(self, partition: Partition, known: _Following) -> None:
         known.fetcher.forget(partition)
 
-    def _fetcher(self, leader: BrokerId, key: TopicPartition) -> Fetcher:
+    def _fetcher(self, leader: BrokerId, key: TopicPartition) -> ReplicaFetcher:
         # A node that is alone starts without all that a client needs.
-        from dohle.server.replicas.fetcher import Fetcher
+        from dohle.server.replicas.fetcher import ReplicaFetcher
 
         number = fetcher_number(key, self._count)
         fetcher = self._fetchers.get((leader, number))
         if fetcher is None:
-            fetcher = self._fetchers[leader, number] = Fetcher(self._context, leader, number)
+            fetcher = self._fetchers[leader, number] = ReplicaFetcher(self._context, leader, number)
         return fetcher
 
     def _stop_idle(self) -> None:

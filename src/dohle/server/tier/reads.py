@@ -43,14 +43,14 @@ _KEPT_BYTES: Final = 32 * 1024 * 1024
 _SEGMENTS_MAX: Final = 10_000
 
 
-class Found(NamedTuple):
+class RemoteRead(NamedTuple):
     """What was read of a partition."""
 
     records: bytes
     aborted: list[AbortedTransaction]
 
 
-_NOTHING: Final = Found(b"", [])
+_NOTHING: Final = RemoteRead(b"", [])
 _ReadKey = tuple[Uuid, int, int, bool, bool]
 
 
@@ -78,9 +78,9 @@ class RemoteReads:
             settings.reader_threads, "remote-log-reader", may_hang=True
         )
         self._loading: dict[Uuid, asyncio.Task[CachedIndexes]] = {}
-        self._reading: dict[_ReadKey, asyncio.Task[Found]] = {}
+        self._reading: dict[_ReadKey, asyncio.Task[RemoteRead]] = {}
         #: What came too late for the fetch that asked for it.
-        self._kept: OrderedDict[_ReadKey, Found] = OrderedDict()
+        self._kept: OrderedDict[_ReadKey, RemoteRead] = OrderedDict()
         self._kept_bytes = 0
 
     def _cache_of(self, partition: Partition) -> RemoteLogMetadataCache | None:
@@ -110,7 +110,7 @@ class RemoteReads:
         for part, task in tasks.items():
             self._finish(reader, part, task)
 
-    def _begin(self, part: RemotePart) -> asyncio.Task[Found] | Found:
+    def _begin(self, part: RemotePart) -> asyncio.Task[RemoteRead] | RemoteRead:
         partition, offset = part.partition, part.offset
         cache = self._cache_of(partition)
         if cache is None or partition.log.leader_epochs.epoch_of(offset) is None:
@@ -136,7 +136,7 @@ class RemoteReads:
             task.add_done_callback(lambda done: self._done(key, done, counts))
         return task
 
-    def _done(self, key: _ReadKey, task: asyncio.Task[Found], counts: TierCounts) -> None:
+    def _done(self, key: _ReadKey, task: asyncio.Task[RemoteRead], counts: TierCounts) -> None:
         del self._reading[key]
         if task.cancelled() or task.exception() is not None:
             counts.remotefetcherrors += 1
@@ -152,7 +152,7 @@ class RemoteReads:
             self._kept_bytes -= len(gone.records)
 
     def _finish(
-        self, reader: FetchReader, part: RemotePart, task: asyncio.Task[Found] | Found
+        self, reader: FetchReader, part: RemotePart, task: asyncio.Task[RemoteRead] | RemoteRead
     ) -> None:
         if isinstance(task, asyncio.Task):
             if not task.done():
@@ -178,7 +178,7 @@ class RemoteReads:
         if task.records:
             reader.filled_remotely(part, task.records, task.aborted)
 
-    def _take_kept(self, task: asyncio.Task[Found]) -> None:
+    def _take_kept(self, task: asyncio.Task[RemoteRead]) -> None:
         """Keep a result no longer that has got to the one who asked for it."""
         for key, found in list(self._kept.items()):
             if found is task.result():
@@ -187,7 +187,7 @@ class RemoteReads:
 
     async def _read(
         self, part: RemotePart, cache: RemoteLogMetadataCache, segment: RemoteSegment
-    ) -> Found:
+    ) -> RemoteRead:
         log, offset = part.partition.log, part.offset
         last = offset - 1
         for _ in range(_SEGMENTS_MAX):
@@ -202,7 +202,7 @@ class RemoteReads:
                     aborted = list(data.aborted)
                     if not data.is_complete:
                         aborted += await self._aborted_behind(log, cache, last, offset, data.upper)
-                return Found(data.records, list(dict.fromkeys(aborted)))
+                return RemoteRead(data.records, list(dict.fromkeys(aborted)))
             # What is asked for is in the gap at its end.
             following = _find(cache, log, last + 1)
             if following is None or following.id == segment.id:

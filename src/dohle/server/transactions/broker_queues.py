@@ -27,7 +27,7 @@ logger = logging.getLogger("dohle.server")
 T = TypeVar("T")
 
 
-class Sender(Protocol[T]):
+class BatchSender(Protocol[T]):
     """Makes requests of what waits, and hands out the answers."""
 
     def take(self, waiting: deque[T]) -> list[T]:
@@ -43,7 +43,7 @@ class Sender(Protocol[T]):
 class BrokerQueues(Generic[T]):
     """The queues to all other brokers, for one kind of request."""
 
-    def __init__(self, broker: BrokerServer, name: str, sender: Sender[T]) -> None:
+    def __init__(self, broker: BrokerServer, name: str, sender: BatchSender[T]) -> None:
         """Prepare; ``name`` tells the connections from others."""
         self._broker = broker
         self._sender = sender
@@ -86,7 +86,7 @@ class _Queue(Generic[T]):
     """What goes to one broker."""
 
     def __init__(
-        self, broker: BrokerServer, broker_id: BrokerId, link: NodeLink, sender: Sender[T]
+        self, broker: BrokerServer, broker_id: BrokerId, link: NodeLink, sender: BatchSender[T]
     ) -> None:
         self._broker = broker
         self._broker_id = broker_id

@@ -14,7 +14,7 @@ from contextlib import suppress
 from errno import ENOSPC
 
 from dohle.core.seams import Clock
-from dohle.storage.cleaning.reading import Pace, Source
+from dohle.storage.cleaning.reading import CleaningPace, ClosedSegment
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.room import full_below
 from dohle.storage.files import Buffer, FileSystem, join
@@ -37,9 +37,9 @@ class CleanedSegment:
         fs: FileSystem,
         clock: Clock,
         directory: str,
-        sources: Sequence[Source],
+        sources: Sequence[ClosedSegment],
         config: LogConfig,
-        pace: Pace,
+        pace: CleaningPace,
         on_written: Callable[[int, int], None],
     ) -> None:
         """``on_written`` is told of bytes before they are written, and of how many are free."""

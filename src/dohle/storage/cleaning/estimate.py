@@ -15,14 +15,14 @@ from dohle.storage.cleaning.key_map import KeyMap
 from dohle.storage.cleaning.mapping import MapBuilder
 from dohle.storage.cleaning.planning import last_records
 from dohle.storage.cleaning.reading import (
-    AbortedTransactions,
     BatchOrder,
-    Pace,
-    Source,
+    CleaningPace,
+    ClosedSegment,
     StopFlag,
+    TransactionIndexes,
     whole_batches,
 )
-from dohle.storage.cleaning.rewriting import Rewriter, Rules
+from dohle.storage.cleaning.rewriting import Rewriter, RewritingRules
 from dohle.storage.cleaning.round_values import CleanerSettings
 from dohle.storage.cleaning.transactions import TransactionTracker
 from dohle.storage.files import Buffer, FileSystem, join
@@ -93,12 +93,12 @@ def estimate_cleaning(
     secret: bytes,
 ) -> Estimate:
     """Look at a partition's folder. Uncleanable and KafkaErrors tell of damage."""
-    pace = Pace(settings.io_buffer_bytes, settings.throttle, StopFlag())
+    pace = CleaningPace(settings.io_buffer_bytes, settings.throttle, StopFlag())
     sources = _sources(fs, folder)
     state, stable = _producers(fs, folder, sources, pace)
     cleanable = [s for s in sources[:-1] if s.end_offset <= stable]
     end_offset = cleanable[-1].end_offset if cleanable else 0
-    aborted = AbortedTransactions(fs, [(s.base_offset, s.txn_index_path) for s in sources])
+    aborted = TransactionIndexes(fs, [(s.base_offset, s.txn_index_path) for s in sources])
     keys = KeyMap(settings.dedupe_buffer_bytes, settings.load_factor, secret)
     first = sources[0].base_offset if sources else 0
     builder = MapBuilder(keys, aborted, first, pace)
@@ -106,7 +106,7 @@ def estimate_cleaning(
     covered = [s for s in cleanable if s.base_offset < builder.end_offset]
     # Tombstones whose time has come are taken to have been seen before.
     map_end = builder.end_offset - 1
-    rules = Rules(keys, map_end + 1, map_end, now_ms, delete_retention_ms, end_offset, 0)
+    rules = RewritingRules(keys, map_end + 1, map_end, now_ms, delete_retention_ms, end_offset, 0)
     tracker, groups, at = TransactionTracker(), [], 0
     last_record_of = last_records(state.producers).by_producer()
     sizes = [_size(fs, folder, source) for source in covered]
@@ -130,7 +130,7 @@ def estimate_cleaning(
     return Estimate(tuple(groups), len(left), sum(source.size for source in left))
 
 
-def _sources(fs: FileSystem, folder: str) -> list[Source]:
+def _sources(fs: FileSystem, folder: str) -> list[ClosedSegment]:
     names = sorted(
         entry.name
         for entry in fs.list_dir(folder)
@@ -138,7 +138,7 @@ def _sources(fs: FileSystem, folder: str) -> list[Source]:
     )
     bases = [int(name.removesuffix(LOG_SUFFIX)) for name in names]
     return [
-        Source(
+        ClosedSegment(
             base,
             following,
             join(folder, name),
@@ -150,7 +150,7 @@ def _sources(fs: FileSystem, folder: str) -> list[Source]:
 
 
 def _producers(
-    fs: FileSystem, folder: str, sources: Sequence[Source], pace: Pace
+    fs: FileSystem, folder: str, sources: Sequence[ClosedSegment], pace: CleaningPace
 ) -> tuple[ProducerState, int]:
     """Return the producers of the log, and where its first undecided transaction begins."""
     partition = TopicPartition(TopicName("estimate"), 0)
@@ -168,7 +168,7 @@ def _producers(
     return state, _OFFSET_MAX if undecided is None else undecided
 
 
-def _size(fs: FileSystem, folder: str, source: Source) -> SegmentSize:
+def _size(fs: FileSystem, folder: str, source: ClosedSegment) -> SegmentSize:
     sizes = []
     for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
         path = join(folder, segment_file_name(source.base_offset, kind))

@@ -11,10 +11,10 @@ from dohle.records.compression.scratch import Scratch
 from dohle.records.record_columns import record_columns
 from dohle.storage.cleaning.key_map import KeyMap
 from dohle.storage.cleaning.reading import (
-    AbortedTransactions,
     BatchOrder,
-    Pace,
-    Source,
+    CleaningPace,
+    ClosedSegment,
+    TransactionIndexes,
     control_type,
     whole_batches,
 )
@@ -27,7 +27,7 @@ class MapBuilder:
     """Puts the keys of segments into a map, until it is full."""
 
     def __init__(
-        self, keys: KeyMap, aborted: AbortedTransactions, first_dirty_offset: int, pace: Pace
+        self, keys: KeyMap, aborted: TransactionIndexes, first_dirty_offset: int, pace: CleaningPace
     ) -> None:
         self._keys = keys
         self._aborted = aborted
@@ -39,7 +39,7 @@ class MapBuilder:
         #: Everything below it, from the first dirty offset on, is in the map.
         self.end_offset = first_dirty_offset
 
-    def build(self, fs: FileSystem, sources: Sequence[Source], start_position: int) -> None:
+    def build(self, fs: FileSystem, sources: Sequence[ClosedSegment], start_position: int) -> None:
         """Take in segments, the first one from a position on."""
         position = start_position
         for source in sources:
@@ -55,7 +55,7 @@ class MapBuilder:
         self.statistics.map_keys = len(self._keys)
         self.statistics.buffer_utilization = self._keys.utilization
 
-    def _add_segment(self, fs: FileSystem, source: Source, start: int) -> bool:
+    def _add_segment(self, fs: FileSystem, source: ClosedSegment, start: int) -> bool:
         file, order = fs.open(source.path), BatchOrder(source)
         try:
             pieces = whole_batches(file, start, source.size, self._pace.buffer_bytes)

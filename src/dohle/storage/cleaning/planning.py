@@ -12,26 +12,26 @@ from typing import NamedTuple
 
 from dohle.storage.cleaning.grouping import SegmentSize, group_segments
 from dohle.storage.cleaning.keeping import LastRecord
-from dohle.storage.cleaning.reading import Source
+from dohle.storage.cleaning.reading import ClosedSegment
 from dohle.storage.config import LogConfig
 from dohle.storage.files import FileSystem
 from dohle.storage.producers.entry import ProducerEntry
 from dohle.storage.segment.segment import LogSegment
 
 
-class Group(NamedTuple):
+class SegmentGroup(NamedTuple):
     """Segments that become one."""
 
     segments: tuple[LogSegment, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[ClosedSegment, ...]
 
 
-def sources_of(segments: Sequence[LogSegment], end_offset: int) -> list[Source]:
+def sources_of(segments: Sequence[LogSegment], end_offset: int) -> list[ClosedSegment]:
     """Return the segments of a log as sources; the last of them ends at an offset."""
     ends = [segment.base_offset for segment in segments[1:]]
     ends.append(end_offset)
     return [
-        Source(s.base_offset, end, s.path, s.size, s.indexes.txn.path)
+        ClosedSegment(s.base_offset, end, s.path, s.size, s.indexes.txn.path)
         for s, end in zip(segments, ends, strict=True)
     ]
 
@@ -84,11 +84,11 @@ def last_records(producers: Mapping[int, ProducerEntry]) -> LastRecords:
 def plan_groups(
     fs: FileSystem,
     segments: Sequence[LogSegment],
-    sources: Sequence[Source],
+    sources: Sequence[ClosedSegment],
     map_end_offset: int,
     uncleanable_offset: int,
     config: LogConfig,
-) -> list[Group]:
+) -> list[SegmentGroup]:
     """Group all segments that begin below the end of the map."""
     sizes = [
         SegmentSize(
@@ -104,7 +104,9 @@ def plan_groups(
     for count in group_segments(
         sizes, uncleanable_offset, config.segment_bytes, config.segment_index_bytes
     ):
-        groups.append(Group(tuple(segments[at : at + count]), tuple(sources[at : at + count])))
+        groups.append(
+            SegmentGroup(tuple(segments[at : at + count]), tuple(sources[at : at + count]))
+        )
         at += count
     return groups
 

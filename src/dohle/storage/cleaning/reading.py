@@ -14,7 +14,7 @@ from dohle.storage.segment.batch_scan import batch_size_at
 from dohle.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 
-class Source(NamedTuple):
+class ClosedSegment(NamedTuple):
     """A closed segment, which does not change while its log is not truncated."""
 
     base_offset: int
@@ -34,7 +34,7 @@ class StopFlag:
         self.is_set = False
 
 
-class Pace:
+class CleaningPace:
     """How fast a job may go on, and whether it may at all."""
 
     def __init__(
@@ -83,7 +83,7 @@ def whole_batches(
 class BatchOrder:
     """Looks at whether the batches of a segment follow each other, which no checksum covers."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ClosedSegment) -> None:
         self._source = source
         self._previous = source.base_offset - 1
 
@@ -108,7 +108,7 @@ def control_type(batch: Batch) -> ControlRecordType | None:
     return None
 
 
-class AbortedTransactions:
+class TransactionIndexes:
     """The transaction indexes of a log's segments, read on a thread of its own."""
 
     def __init__(self, fs: FileSystem, sources: Sequence[tuple[int, str]]) -> None:

@@ -17,10 +17,10 @@ from dohle.records.record_columns import record_columns
 from dohle.storage.cleaning.keeping import BatchFate, LastRecord, fate_of, kept_records
 from dohle.storage.cleaning.key_map import KeyMap
 from dohle.storage.cleaning.reading import (
-    AbortedTransactions,
     BatchOrder,
-    Pace,
-    Source,
+    CleaningPace,
+    ClosedSegment,
+    TransactionIndexes,
     control_type,
     whole_batches,
 )
@@ -47,7 +47,7 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RewritingRules:
     """What the decisions of one round depend on, beside the batches."""
 
     keys: KeyMap
@@ -67,11 +67,11 @@ class Rewriter:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: RewritingRules,
         tracker: TransactionTracker,
-        aborted: AbortedTransactions,
+        aborted: TransactionIndexes,
         last_record_of: Callable[[int], LastRecord | None],
-        pace: Pace,
+        pace: CleaningPace,
     ) -> None:
         self._rules = rules
         self._tracker = tracker
@@ -81,7 +81,7 @@ class Rewriter:
         self._scratch = Scratch()
         self.statistics = Statistics()
 
-    def rewrite(self, fs: FileSystem, sources: Sequence[Source], sink: Sink) -> None:
+    def rewrite(self, fs: FileSystem, sources: Sequence[ClosedSegment], sink: Sink) -> None:
         """Clean the segments of a group, which become one."""
         for source in sources:
             self._tracker.add_aborted(
@@ -90,7 +90,7 @@ class Rewriter:
             self._rewrite_segment(fs, source, sink)
             self.statistics.segments_read += 1
 
-    def _rewrite_segment(self, fs: FileSystem, source: Source, sink: Sink) -> None:
+    def _rewrite_segment(self, fs: FileSystem, source: ClosedSegment, sink: Sink) -> None:
         rules, statistics = self._rules, self.statistics
         keeps_legacy = fs.stat(source.path).mtime_ms > rules.legacy_horizon_ms
         file, order = fs.open(source.path), BatchOrder(source)

@@ -37,12 +37,12 @@ from collections.abc import Callable, Sequence
 from dohle.storage.cleaning.cleaned_segment import remove_cleaned
 from dohle.storage.cleaning.planning import (
     NO_PRODUCERS,
-    Group,
+    SegmentGroup,
     last_records,
     plan_groups,
     sources_of,
 )
-from dohle.storage.cleaning.reading import Source, StopFlag
+from dohle.storage.cleaning.reading import ClosedSegment, StopFlag
 from dohle.storage.cleaning.round_values import CleanerSettings, CleaningAborted, Statistics
 from dohle.storage.cleaning.round_work import Mapped, Rewritten, RoundSpec, RoundWork, Work
 from dohle.storage.cleaning.selection import Cleanable
@@ -97,7 +97,7 @@ class CleaningRound:
             context.fs, context.clock, settings.throttle, context.disk.look_soon
         )
         self._holds_map = False
-        self._groups: deque[Group] = deque()
+        self._groups: deque[SegmentGroup] = deque()
         # What the map is built from.
         self._mapping: tuple[LogSegment, ...] = ()
         self._swap: SegmentSwap | None = None
@@ -290,7 +290,7 @@ class _Map:
         self._spec = spec
         self._segments, self._log_end_offset = segments, log.log_end_offset
         self.mapped: Mapped | None = None
-        self.groups: list[Group] = []
+        self.groups: list[SegmentGroup] = []
 
     def run(self) -> None:
         fs, spec = self._fs, self._spec
@@ -315,7 +315,12 @@ class _Rewrite:
     """The job that rewrites a group, and what came of it."""
 
     def __init__(
-        self, fs: FileSystem, directory: str, work: Work, sources: Sequence[Source], stop: StopFlag
+        self,
+        fs: FileSystem,
+        directory: str,
+        work: Work,
+        sources: Sequence[ClosedSegment],
+        stop: StopFlag,
     ) -> None:
         self._fs = fs
         self._directory = directory

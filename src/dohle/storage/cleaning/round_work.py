@@ -18,8 +18,8 @@ from dohle.storage.cleaning.cleaned_segment import CleanedSegment
 from dohle.storage.cleaning.key_map import KeyMap
 from dohle.storage.cleaning.mapping import MapBuilder
 from dohle.storage.cleaning.planning import LastRecords
-from dohle.storage.cleaning.reading import AbortedTransactions, Pace, Source, StopFlag
-from dohle.storage.cleaning.rewriting import Rewriter, Rules
+from dohle.storage.cleaning.reading import CleaningPace, ClosedSegment, StopFlag, TransactionIndexes
+from dohle.storage.cleaning.rewriting import Rewriter, RewritingRules
 from dohle.storage.cleaning.round_values import Statistics, Uncleanable
 from dohle.storage.cleaning.transactions import TransactionTracker
 from dohle.storage.config import LogConfig
@@ -35,7 +35,7 @@ class RoundSpec(NamedTuple):
     config: LogConfig
     #: All segments of the log; from the first to below the last of these the keys are mapped, in
     #: the first of them from a position on.
-    sources: tuple[Source, ...]
+    sources: tuple[ClosedSegment, ...]
     first: int
     below: int
     position: int
@@ -77,7 +77,7 @@ class Work(Protocol):
     def build_map(self, spec: RoundSpec) -> Mapped:
         """Begin the round."""
 
-    def rewrite(self, sources: Sequence[Source]) -> Rewritten:
+    def rewrite(self, sources: Sequence[ClosedSegment]) -> Rewritten:
         """Write what stays of a group of segments, and sync it."""
 
     def clear(self) -> None:
@@ -120,10 +120,8 @@ class RoundWork:
         fs, first_dirty, sources = self._fs, spec.first_dirty_offset, spec.sources
         self._spec = spec
         self._last_record_of = spec.producers.by_producer()
-        self._pace = Pace(spec.io_buffer_bytes, self._throttle, self._stop)
-        self._aborted = AbortedTransactions(
-            fs, [(s.base_offset, s.txn_index_path) for s in sources]
-        )
+        self._pace = CleaningPace(spec.io_buffer_bytes, self._throttle, self._stop)
+        self._aborted = TransactionIndexes(fs, [(s.base_offset, s.txn_index_path) for s in sources])
         self._keys = KeyMap(
             spec.dedupe_buffer_bytes,
             spec.load_factor,
@@ -137,7 +135,7 @@ class RoundWork:
         if clean := bisect_left([source.base_offset for source in sources], first_dirty):
             mtime_ms = fs.stat(sources[clean - 1].path).mtime_ms
             legacy_horizon_ms = mtime_ms - spec.config.delete_retention_ms
-        self._rules = Rules(
+        self._rules = RewritingRules(
             self._keys,
             first_dirty,
             builder.end_offset - 1,
@@ -148,12 +146,12 @@ class RoundWork:
         )
         return Mapped(builder.end_offset, builder.statistics)
 
-    def rewrite(self, sources: Sequence[Source]) -> Rewritten:
+    def rewrite(self, sources: Sequence[ClosedSegment]) -> Rewritten:
         """Write what stays of a group of segments, and sync it."""
         with _told_as_uncleanable():
             return self._rewrite(sources)
 
-    def _rewrite(self, sources: Sequence[Source]) -> Rewritten:
+    def _rewrite(self, sources: Sequence[ClosedSegment]) -> Rewritten:
         fs, spec = self._fs, self._spec
         kept: list[AbortedTransaction] = []
         self._tracker.kept_entries = kept

@@ -21,7 +21,7 @@ _SEGMENTS_PER_STEP = 100
 
 
 @dataclass(frozen=True, slots=True)
-class LogView:
+class LogToClean:
     """What the choice depends on of a log; the last of its segments is the active one.
 
     There may be thousands of segments, so they are columns.
@@ -73,7 +73,7 @@ class Cleanable:
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
 
-def choose(log: LogView, checkpoint: int | None, now_ms: int) -> Cleanable:
+def choose(log: LogToClean, checkpoint: int | None, now_ms: int) -> Cleanable:
     """Tell what there is to clean in a log that was cleaned up to an offset, if ever."""
     first_dirty = log.log_start_offset if checkpoint is None else checkpoint
     is_wrong = not log.log_start_offset <= first_dirty <= log.log_end_offset
@@ -115,7 +115,7 @@ def _place(base_offsets: Sequence[int], offset: int) -> int:
     return max(0, bisect_right(base_offsets, offset) - 1)
 
 
-def _overdue_ms(log: LogView, dirty: int, now_ms: int) -> int:
+def _overdue_ms(log: LogToClean, dirty: int, now_ms: int) -> int:
     oldest_ms = min((time for time in log.first_batch_timestamps[dirty:] if time > 0), default=0)
     return max(0, now_ms - max(log.max_compaction_lag_ms, 0) - oldest_ms) if oldest_ms else 0
 
@@ -147,7 +147,7 @@ def look_in_steps(log: Log, checkpoint: int | None, now_ms: int) -> PlainSteps[C
                 if tuple(log.segments)[:number] != segments[:number]:
                     # Some are gone, or were cleaned.
                     return _nothing(log)
-    view = LogView(
+    view = LogToClean(
         [segment.base_offset for segment in segments],
         [segment.log_file.size for segment in segments[:-1]],
         log.log_start_offset,

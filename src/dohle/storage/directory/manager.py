@@ -25,7 +25,7 @@ from dohle.storage.directory.pending_flush import PendingClose, PendingFlush
 from dohle.storage.directory.recurring import RecurringTasks
 from dohle.storage.files import FileSystem
 from dohle.storage.log import Log
-from dohle.storage.moves.places import AssignmentOf, Places, settle_places
+from dohle.storage.moves.places import AssignmentOf, LoadedPlaces, settle_places
 from dohle.storage.open_files import OpenFiles
 from dohle.storage.producers.state import ProducerStateConfig
 from dohle.storage.segment.index import IndexMemory
@@ -70,7 +70,7 @@ class LogManager:
         #: Told how many seconds a flush took that an append has waited for.
         self.on_flushed: Callable[[float], None] = lambda _: None
         self._attached = AttachedDirectories(fs, clock, rng, self._make_directory)
-        self.places = Places()
+        self.places = LoadedPlaces()
         # In which directories an operator wants logs that do not exist yet.
         self._preferred: dict[TopicPartition, str] = {}
         self._tasks = RecurringTasks(clock, self._config)

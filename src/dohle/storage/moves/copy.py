@@ -41,7 +41,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CopyJob:
+class ReplicaCopyJob:
     """What to copy next; ``run`` uses nothing but the files."""
 
     fs: FileSystem

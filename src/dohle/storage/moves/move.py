@@ -32,7 +32,7 @@ from dohle.storage.files import file_name, join, make_empty
 from dohle.storage.flush import FlushJob
 from dohle.storage.leader_epochs import EpochEntry
 from dohle.storage.log import Log
-from dohle.storage.moves.copy import CopyFailed, CopyJob, Piece
+from dohle.storage.moves.copy import CopyFailed, Piece, ReplicaCopyJob
 from dohle.storage.producers.snapshot import snapshot_name
 from dohle.storage.segment.segment import LogSegment
 
@@ -82,7 +82,7 @@ class ReplicaMove:
 
     # Copying
 
-    def next_job(self, bytes_max: int) -> CopyJob | None:
+    def next_job(self, bytes_max: int) -> ReplicaCopyJob | None:
         """Return what to copy next; None if ``finish`` may be called at once."""
         self.target.disk.ensure_online()
         with self.source.disk.guarding(f"moving {self.log.partition}"):
@@ -108,7 +108,7 @@ class ReplicaMove:
                 return self._job(active, bytes_max, is_closed=False)
         return None
 
-    def _job(self, segment: LogSegment, bytes_max: int, *, is_closed: bool) -> CopyJob:
+    def _job(self, segment: LogSegment, bytes_max: int, *, is_closed: bool) -> ReplicaCopyJob:
         position = self._position(segment)
         end = min(segment.size, position + bytes_max)
         is_whole = end == segment.size
@@ -123,7 +123,7 @@ class ReplicaMove:
         epochs = self._new_epochs() if is_all else None
         unwanted = self._unwanted() if is_all else ()
         sync = is_whole and (is_closed or bool(companions) or self._synced_segment is not segment)
-        return CopyJob(
+        return ReplicaCopyJob(
             self._fs,
             self.log.directory,
             self.folder,
@@ -179,7 +179,7 @@ class ReplicaMove:
         owner, size = self._copied.get(name, (None, 0))
         return size if owner is segment else 0
 
-    def complete(self, job: CopyJob, missing: tuple[str, ...]) -> None:
+    def complete(self, job: ReplicaCopyJob, missing: tuple[str, ...]) -> None:
         """Take in that a job was done, except for files that were gone."""
         segment = self._job_segment
         if self._generation != self.log.files.generation or segment is None:
@@ -229,7 +229,7 @@ class ReplicaMove:
         with self.source.disk.guarding(f"moving {log.partition}"):
             if (aborted := self._aborted(active)) is not None:
                 pieces.append(aborted)
-        tail = CopyJob(self._fs, log.directory, self.folder, tuple(pieces), sync=must_sync)
+        tail = ReplicaCopyJob(self._fs, log.directory, self.folder, tuple(pieces), sync=must_sync)
         try:
             tail.run()
         except CopyFailed as failure:

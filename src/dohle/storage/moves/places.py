@@ -35,7 +35,7 @@ from dohle.storage.directory.partition_dirs import (
 logger = logging.getLogger("dohle.storage")
 
 
-class Assignment(NamedTuple):
+class ReplicaAssignment(NamedTuple):
     """What the metadata log says about a replica on this node."""
 
     topic_id: Uuid
@@ -43,11 +43,11 @@ class Assignment(NamedTuple):
     directory_id: Uuid
 
 
-AssignmentOf = Callable[[TopicPartition], Assignment | None]
+AssignmentOf = Callable[[TopicPartition], ReplicaAssignment | None]
 
 
 @dataclass(slots=True)
-class Places:
+class LoadedPlaces:
     """What is to be done, or avoided, after all logs are loaded."""
 
     #: Replicas whose move was interrupted, and the target directories.
@@ -68,9 +68,9 @@ class _Found(NamedTuple):
 
 def settle_places(
     directories: Sequence[LogDirectory], assignment_of: AssignmentOf, *, any_offline: bool
-) -> Places:
+) -> LoadedPlaces:
     """Check the names of all folders and rename where needed, before anything is loaded."""
-    places = Places()
+    places = LoadedPlaces()
     for partition, found in _folders(directories).items():
         assignment = assignment_of(partition)
         if assignment is None:
@@ -111,7 +111,7 @@ def _folders(directories: Sequence[LogDirectory]) -> dict[TopicPartition, _Found
 
 
 def _of_topic(
-    partition: TopicPartition, folders: list[_Folder], assignment: Assignment
+    partition: TopicPartition, folders: list[_Folder], assignment: ReplicaAssignment
 ) -> list[_Folder]:
     """Return the folders of this topic; those of another topic are marked stray."""
     kept = []
@@ -133,7 +133,7 @@ def _settle(
     logs: list[_Folder],
     futures: list[_Folder],
     named: Uuid,
-    places: Places,
+    places: LoadedPlaces,
     *,
     any_offline: bool,
 ) -> None:

@@ -112,17 +112,17 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if find_spec("confluent_kafka") is None:
         parser.error("this needs confluent-kafka: pip install 'dohle[test]'")
-    from dohle.testing.check.faults import Kind
+    from dohle.testing.check.faults import FaultKind
     from dohle.testing.check.judge import judge
     from dohle.testing.check.record import BadRecord
-    from dohle.testing.check.run import Check, Settings
+    from dohle.testing.check.run import CheckRun, Settings
     from dohle.testing.node_process import NodeFailed
 
     names = [] if args.faults == "none" else args.faults.split(",")
     try:
-        kinds = tuple(dict.fromkeys(map(Kind, names)))
+        kinds = tuple(dict.fromkeys(map(FaultKind, names)))
     except ValueError as error:
-        parser.error(f"{error}: choose of {', '.join(kind.value for kind in Kind)}")
+        parser.error(f"{error}: choose of {', '.join(kind.value for kind in FaultKind)}")
     if min(args.minutes, args.round_minutes, args.rate) <= 0:
         parser.error("--minutes, --round-minutes and --rate must be positive")
     if args.judge is None and args.cluster != "dohle" and args.kafka_libs is None:
@@ -134,7 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
                 sys.stdout.write(f"{text}\n")
             is_valid = not found
         else:
-            verdict = Check(
+            verdict = CheckRun(
                 Settings(
                     args.cluster,
                     args.minutes,

@@ -22,7 +22,7 @@ _LONGEST_S = 8.0
 _LEFT_BYTES_MAX = 64 * 1024
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     """A kind of fault."""
 
     KILL = "kill"
@@ -35,11 +35,11 @@ class Kind(Enum):
     def explanation(self) -> str:
         """What it does, for people."""
         return {
-            Kind.KILL: "nodes end with SIGKILL, and are started again",
-            Kind.PAUSE: "nodes stand still (SIGSTOP), and go on",
-            Kind.STOP: "a node is asked to stop (SIGTERM), and is started again",
-            Kind.CUT: "links between nodes, or between clients and a node, deliver nothing",
-            Kind.FULL_DISK: "a node's disk is full; then there is room and it is started again",
+            FaultKind.KILL: "nodes end with SIGKILL, and are started again",
+            FaultKind.PAUSE: "nodes stand still (SIGSTOP), and go on",
+            FaultKind.STOP: "a node is asked to stop (SIGTERM), and is started again",
+            FaultKind.CUT: "links between nodes, or between clients and a node, deliver nothing",
+            FaultKind.FULL_DISK: "a node's disk is full; it gets room and is started again",
         }[self]
 
 
@@ -59,13 +59,13 @@ class Struck:
         return 0.0 if self.ended_s is None else self.ended_s - self.began_s
 
 
-class Faults:
+class FaultInjector:
     """Lets faults strike, on a thread of its own, until it is told to stop."""
 
     def __init__(
         self,
         nodes: Nodes,
-        kinds: list[Kind],
+        kinds: list[FaultKind],
         rng: Random,
         now_s: Callable[[], float],
         leader: Callable[[], int | None],
@@ -125,7 +125,7 @@ class Faults:
                 self._nodes.spawn(node)
 
     @contextmanager
-    def _noted(self, kind: Kind, victims: list[int], text: str) -> Iterator[Struck]:
+    def _noted(self, kind: FaultKind, victims: list[int], text: str) -> Iterator[Struck]:
         struck = Struck(kind.value, tuple(victims), text, self._now_s())
         self.struck.append(struck)
         try:
@@ -133,18 +133,18 @@ class Faults:
         finally:
             struck.ended_s = self._now_s()
 
-    def strike(self, kind: Kind) -> None:
+    def strike(self, kind: FaultKind) -> None:
         """Let a fault strike, and be mended."""
         match kind:
-            case Kind.KILL:
+            case FaultKind.KILL:
                 self._kill()
-            case Kind.PAUSE:
+            case FaultKind.PAUSE:
                 self._pause()
-            case Kind.STOP:
+            case FaultKind.STOP:
                 self._stop()
-            case Kind.CUT:
+            case FaultKind.CUT:
                 self._cut()
-            case Kind.FULL_DISK:
+            case FaultKind.FULL_DISK:
                 self._fill_disk()
 
     def _victims(self, *counts: int) -> list[int]:
@@ -163,7 +163,7 @@ class Faults:
 
     def _kill(self) -> None:
         victims = self._victims(1, 1, 1, 2, 3)
-        with self._noted(Kind.KILL, victims, f"killed {_names(victims)}"):
+        with self._noted(FaultKind.KILL, victims, f"killed {_names(victims)}"):
             for node in victims:
                 self._nodes.kill(node)
             self._last(6)
@@ -172,7 +172,7 @@ class Faults:
 
     def _pause(self) -> None:
         victims = self._victims(1, 1, 2)
-        with self._noted(Kind.PAUSE, victims, f"paused {_names(victims)}"):
+        with self._noted(FaultKind.PAUSE, victims, f"paused {_names(victims)}"):
             for node in victims:
                 self._nodes.pause(node)
             # Both less and more than the session of a broker.
@@ -182,7 +182,7 @@ class Faults:
 
     def _stop(self) -> None:
         (node,) = victims = self._victims(1)
-        with self._noted(Kind.STOP, victims, f"stopped {_names(victims)}") as struck:
+        with self._noted(FaultKind.STOP, victims, f"stopped {_names(victims)}") as struck:
             if not self._nodes.stop(node):
                 struck.text += ", which took too long: killed"
             self._last(3)
@@ -191,7 +191,7 @@ class Faults:
     def _cut(self) -> None:
         text, ways = self._draw_ways()
         victims = sorted({node for way in ways for node in way} - {CLIENTS})
-        with self._noted(Kind.CUT, victims, text) as struck:
+        with self._noted(FaultKind.CUT, victims, text) as struck:
             self._nodes.links.cut(ways)
             self._last(_LONGEST_S)
             is_reset = self._rng.random() < 0.5
@@ -218,7 +218,7 @@ class Faults:
     def _fill_disk(self) -> None:
         (node,) = victims = self._victims(1)
         left_bytes = self._rng.randrange(_LEFT_BYTES_MAX)
-        with self._noted(Kind.FULL_DISK, victims, f"filled the disk of node {node}") as struck:
+        with self._noted(FaultKind.FULL_DISK, victims, f"filled the disk of node {node}") as struck:
             self._nodes.disks.fill(self._nodes.disk(node), left_bytes)
             self._last(_LONGEST_S)
             self._nodes.disks.empty(self._nodes.disk(node))

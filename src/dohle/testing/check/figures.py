@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from dohle.testing.check.load import PARTITIONS, Topics
+from dohle.testing.check.load import PARTITIONS, RoundTopics
 from dohle.testing.checking.history import History, Outcome, Partition
 
 _NS = 1_000_000_000
@@ -101,7 +101,7 @@ class Figures:
     #: J17: how long after its acknowledgement a record was read, at most; by second.
     lag_s: dict[int, float] = field(default_factory=dict)
 
-    def add(self, history: History, topics: Topics, counts: Counts) -> None:
+    def add(self, history: History, topics: RoundTopics, counts: Counts) -> None:
         """Take in a round."""
         self.counts += counts
         acknowledged_ns = {}

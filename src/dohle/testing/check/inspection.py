@@ -26,7 +26,7 @@ _CALL_S = 30.0
 _ASK = ClientConfig(request_timeout_ms=5_000, api_timeout_ms=20_000)
 
 
-class Stuck(Exception):
+class NoProgress(Exception):
     """Something has not come to an end, although nothing goes wrong any more."""
 
 
@@ -44,7 +44,7 @@ def create_topics(bootstrap: str, topics: Sequence[str], timeout_s: float) -> No
         if codes == [KafkaError.TOPIC_ALREADY_EXISTS] * len(topics):
             return
         if monotonic() > deadline_s:
-            raise Stuck(f"topics cannot be made: {errors}")
+            raise NoProgress(f"topics cannot be made: {errors}")
         sleep(0.5)
 
 
@@ -100,7 +100,7 @@ async def _until_stable(bootstrap: str, partitions: Sequence[Partition], deadlin
                 if stable == every:
                     return
             await asyncio.sleep(0.5)
-    raise Stuck(f"transactions stay open: ends are {every}, and stable is {stable}")
+    raise NoProgress(f"transactions stay open: ends are {every}, and stable is {stable}")
 
 
 def _reader(bootstrap: str, group: str) -> Consumer:
@@ -128,7 +128,7 @@ def _read_all(
         consumer.assign([TopicPartition(*each, 0) for each in partitions])
         while left:
             if monotonic() > deadline_s:
-                raise Stuck(f"{', '.join(map(str, sorted(left)))} cannot be read to the end")
+                raise NoProgress(f"{', '.join(map(str, sorted(left)))} cannot be read to the end")
             for message in consumer.consume(500, 1.0):
                 where = Partition(str(message.topic()), int(message.partition() or 0))
                 error = message.error()
@@ -152,5 +152,5 @@ def _committed(consumer: Consumer, asked: list[Any], deadline_s: float) -> list[
             if failure is None:
                 return found
         if monotonic() > deadline_s:
-            raise Stuck(f"a group's offsets cannot be looked up: {failure}")
+            raise NoProgress(f"a group's offsets cannot be looked up: {failure}")
         sleep(0.5)

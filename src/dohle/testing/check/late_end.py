@@ -24,7 +24,13 @@ from dohle.testing.check.inspection import create_topics, inspect
 from dohle.testing.check.links import Held, LinkError, Links
 from dohle.testing.check.load import CLIENT, Recorder
 from dohle.testing.checking.checks import check
-from dohle.testing.checking.history import ClientTransaction, History, Outcome, Partition, Send
+from dohle.testing.checking.history import (
+    ClientTransaction,
+    History,
+    Outcome,
+    Partition,
+    SentRecord,
+)
 
 _CALL_S = 60.0
 #: After it the request is sent again.
@@ -95,7 +101,7 @@ class Case:
         )
         producer.init_transactions(_CALL_S)
 
-        def write(send: Send) -> None:
+        def write(send: SentRecord) -> None:
             def delivered(error: Any, message: Any) -> None:
                 self._recorder.delivered(send, error, message)
 

@@ -37,7 +37,7 @@ from dohle.testing.checking.history import (
     Outcome,
     Partition,
     Reading,
-    Send,
+    SentRecord,
 )
 
 PARTITIONS = 3
@@ -70,7 +70,7 @@ CLIENT: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class RoundTopics:
     """The names of one round."""
 
     round: int
@@ -121,14 +121,16 @@ class Recorder:
 
     def send(
         self, process: str, where: Partition, transaction: ClientTransaction | None = None
-    ) -> Send:
+    ) -> SentRecord:
         """Note a record that is about to be sent."""
         with self.lock:
             send = self.history.send(process, where, transaction)
         send.began_ns = self.now_ns
         return send
 
-    def copy(self, process: str, where: Partition, value: bytes, within: ClientTransaction) -> Send:
+    def copy(
+        self, process: str, where: Partition, value: bytes, within: ClientTransaction
+    ) -> SentRecord:
         """Note a copy of a record that is about to be sent."""
         with self.lock:
             send = self.history.copy(process, where, value, within)
@@ -145,14 +147,14 @@ class Recorder:
         with self.lock:
             return self.history.read_by(process, where, self.now_ns)
 
-    def delivered(self, send: Send, error: KafkaError | None, message: Message) -> None:
+    def delivered(self, send: SentRecord, error: KafkaError | None, message: Message) -> None:
         """Note what became of a record."""
         offset = message.offset()
         if error is None and offset is not None and offset >= 0:
             send.acknowledged(offset, self.now_ns)
 
 
-class Tenure:
+class ConsumerTenure:
     """What a consumer is given, from one rebalance to the next."""
 
     def __init__(self, recorder: Recorder, process: str) -> None:
@@ -181,7 +183,7 @@ class Load:
     """The clients of one round."""
 
     def __init__(
-        self, bootstrap: str, topics: Topics, recorder: Recorder, rate: float, seed: str
+        self, bootstrap: str, topics: RoundTopics, recorder: Recorder, rate: float, seed: str
     ) -> None:
         """``rate`` is how many records all producers together send to the input in a second."""
         self._client: dict[str, Any] = {**CLIENT, "bootstrap.servers": bootstrap}
@@ -263,7 +265,9 @@ class Load:
                 continue
             send = recorder.send(process, where)
 
-            def delivered(error: KafkaError | None, message: Message, send: Send = send) -> None:
+            def delivered(
+                error: KafkaError | None, message: Message, send: SentRecord = send
+            ) -> None:
                 outstanding[send.partition.number] -= 1
                 recorder.delivered(send, error, message)
 
@@ -315,7 +319,7 @@ class Load:
         self._insist(lambda: producer.init_transactions(_CALL_S))
         return producer
 
-    def _produce_within(self, producer: Producer, send: Send) -> None:
+    def _produce_within(self, producer: Producer, send: SentRecord) -> None:
         try:
             producer.produce(
                 send.partition.topic,
@@ -359,7 +363,7 @@ class Load:
     def _copy(self, name: str, rng: Random) -> None:
         while not self._over.is_set():
             process = self._instance(name)
-            tenure = Tenure(self._recorder, process)
+            tenure = ConsumerTenure(self._recorder, process)
             consumer = self._consumer(self._topics.copiers, "classic")
             try:
                 producer = self._transactional(name)
@@ -374,7 +378,12 @@ class Load:
                     consumer.close()
 
     def _copy_some(
-        self, consumer: Consumer, producer: Producer, process: str, tenure: Tenure, rng: Random
+        self,
+        consumer: Consumer,
+        producer: Producer,
+        process: str,
+        tenure: ConsumerTenure,
+        rng: Random,
     ) -> bool:
         """Copy some records in a transaction; return False if they are to be read again."""
         # Of before the records: if they are taken away after that, this is refused.
@@ -431,7 +440,7 @@ class Load:
     def _consume(self, name: str, rng: Random, protocol: str) -> None:
         group = f"{protocol}-{self._topics.round}"
         while not self._over.is_set():
-            tenure = Tenure(self._recorder, self._instance(name))
+            tenure = ConsumerTenure(self._recorder, self._instance(name))
             consumer = self._consumer(group, protocol)
             try:
                 topics = [self._topics.input, self._topics.ledger]
@@ -464,7 +473,7 @@ class Load:
 
     def _read(self, name: str, rng: Random) -> None:
         """Read everything by itself, without a group, through all that happens."""
-        tenure = Tenure(self._recorder, self._instance(name))
+        tenure = ConsumerTenure(self._recorder, self._instance(name))
         consumer = self._consumer(f"{name}-{self._topics.round}", "classic")
         every = [
             TopicPartition(topic, number, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from dohle.testing.check.faults import Kind
+from dohle.testing.check.faults import FaultKind
 from dohle.testing.check.figures import Figures, Gap
 from dohle.testing.check.timeline import TimeLine
 from dohle.testing.check.verdict import UNKNOWN_SHARE_MAX, Verdict
@@ -186,7 +186,7 @@ def _unavailability(verdict: Verdict, figures: Figures) -> str:
 def _faults(verdict: Verdict) -> str:
     kinds = [
         (kind.value, kind.explanation, len(found), f"{sum(found):.0f} s")
-        for kind in Kind
+        for kind in FaultKind
         if (found := [each.seconds for each in verdict.struck if each.kind == kind.value])
     ]
     rows = [

@@ -20,7 +20,7 @@ from dohle.testing.checking.history import (
     Outcome,
     Partition,
     Reading,
-    Send,
+    SentRecord,
 )
 
 _NS = 1_000_000_000
@@ -135,9 +135,9 @@ def _take(history: History, event: dict[str, Any]) -> None:
             raise ValueError(f"unknown event {other}")
 
 
-def _send(event: dict[str, Any], transaction: ClientTransaction | None) -> Send:
+def _send(event: dict[str, Any], transaction: ClientTransaction | None) -> SentRecord:
     ended_s = event["ended_s"]
-    return Send(
+    return SentRecord(
         event["process"],
         _partition(event),
         event["value"].encode(),

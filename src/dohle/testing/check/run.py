@@ -26,11 +26,17 @@ from typing import IO
 
 import confluent_kafka
 
-from dohle.testing.check.faults import Faults, Kind, Struck
+from dohle.testing.check.faults import FaultInjector, FaultKind, Struck
 from dohle.testing.check.figures import Figures, count
-from dohle.testing.check.inspection import Stuck, create_topics, delete_topics, inspect, leader_of
+from dohle.testing.check.inspection import (
+    NoProgress,
+    create_topics,
+    delete_topics,
+    inspect,
+    leader_of,
+)
 from dohle.testing.check.late_end import Case, LateEnd
-from dohle.testing.check.load import Load, Recorder, Topics
+from dohle.testing.check.load import Load, Recorder, RoundTopics
 from dohle.testing.check.nodes import CLUSTERS, Maker, Nodes
 from dohle.testing.check.page import page
 from dohle.testing.check.record import write_json, write_round
@@ -52,7 +58,7 @@ class Settings:
 
     cluster: str
     minutes: float
-    kinds: tuple[Kind, ...]
+    kinds: tuple[FaultKind, ...]
     seed: int
     out: Path
     round_minutes: float
@@ -94,7 +100,7 @@ def _interruptible() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-class Check:
+class CheckRun:
     """One check, from the start of the nodes to the report."""
 
     def __init__(self, settings: Settings) -> None:
@@ -136,9 +142,9 @@ class Check:
     def _run(self, nodes: Nodes, interrupted: threading.Event) -> None:
         kinds = list(self._settings.kinds)
         _say(f"starting three nodes: {self._settings.cluster}")
-        nodes.start(with_disks=Kind.FULL_DISK in kinds)
+        nodes.start(with_disks=FaultKind.FULL_DISK in kinds)
         if nodes.no_disks:
-            kinds.remove(Kind.FULL_DISK)
+            kinds.remove(FaultKind.FULL_DISK)
             self._verdict.notes.append(
                 f"Disks could not be filled: this machine cannot mount any ({nodes.no_disks})."
             )
@@ -176,7 +182,7 @@ class _Round:
         self._settings = settings
         self._nodes = nodes
         self._number = number
-        self._topics = Topics(number)
+        self._topics = RoundTopics(number)
         self._recorder = Recorder(History(), began_ns)
         self._anomalies: list[Anomaly] = []
 
@@ -185,7 +191,7 @@ class _Round:
         return self._recorder.now_ns / _NS
 
     def go(
-        self, kinds: list[Kind], interrupted: threading.Event, file: IO[str], figures: Figures
+        self, kinds: list[FaultKind], interrupted: threading.Event, file: IO[str], figures: Figures
     ) -> RoundResult:
         """Run it, and judge."""
         topics, recorder, nodes = self._topics, self._recorder, self._nodes
@@ -196,7 +202,7 @@ class _Round:
         try:
             create_topics(nodes.bootstrap, topics.all, _PEACE_S)
             load = Load(nodes.bootstrap, topics, recorder, self._settings.rate, seed)
-            faults = Faults(
+            faults = FaultInjector(
                 nodes,
                 kinds,
                 Random(f"{seed}/faults"),
@@ -210,7 +216,7 @@ class _Round:
             self._make_peace(faults, load)
             inspect(nodes.bootstrap, topics.all, topics.groups, recorder.history, _PEACE_S)
             late = self._late_ends()
-        except (NodeFailed, Stuck) as error:
+        except (NodeFailed, NoProgress) as error:
             self._found("L0 stuck", str(error))
         else:
             for violation in check(recorder.history):
@@ -240,7 +246,7 @@ class _Round:
                 f"transactions committed, {len(struck)} faults; {now}"
             )
 
-    def _make_peace(self, faults: Faults, load: Load) -> None:
+    def _make_peace(self, faults: FaultInjector, load: Load) -> None:
         faults.finish()
         if faults.failure is not None:
             self._found("H0 the check itself failed", repr(faults.failure))

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from dohle.testing.check.faults import Kind
+from dohle.testing.check.faults import FaultKind
 from dohle.testing.check.figures import GAP_S_MIN, Figures
 from dohle.testing.check.load import PARTITIONS
 from dohle.testing.check.verdict import Verdict
@@ -84,8 +84,8 @@ class TimeLine:
             title = f"{each.began_s:.1f} to {ended_s:.1f} s: {each.text}"
             for node in each.nodes:
                 self._bar(nodes.index(node), each.began_s, ended_s, f"f-{each.kind}", title)
-        for number, kind in enumerate(Kind):
-            x = _WIDTH - _RIGHT - 85 * (len(Kind) - number)
+        for number, kind in enumerate(FaultKind):
+            x = _WIDTH - _RIGHT - 85 * (len(FaultKind) - number)
             self._parts.append(
                 f'<rect class="f-{kind.value}" x="{x}" y="{self._y - 17}" width="10" height="10"/>'
             )

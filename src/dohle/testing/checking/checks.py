@@ -24,7 +24,7 @@ from dohle.testing.checking.history import (
     Outcome,
     Partition,
     Reading,
-    Send,
+    SentRecord,
     copied,
 )
 
@@ -173,7 +173,7 @@ def lost_before_others(history: History) -> Iterator[str]:
         for partition, records in history.final.items()
         for offset, value in records
     }
-    by_partition: dict[Partition, list[Send]] = defaultdict(list)
+    by_partition: dict[Partition, list[SentRecord]] = defaultdict(list)
     for send in history.sends:
         if send.outcome is Outcome.OK and send.transaction is None:
             by_partition[send.partition].append(send)
@@ -221,7 +221,7 @@ def refused_out_of_order(history: History) -> Iterator[str]:
     """
     if not history.knows_batches:
         return
-    by_producer: dict[tuple[str, Partition], list[Send]] = defaultdict(list)
+    by_producer: dict[tuple[str, Partition], list[SentRecord]] = defaultdict(list)
     for send in history.sends:
         if send.outcome is Outcome.UNKNOWN and send.delivery is Delivery.EXACTLY_ONCE:
             by_producer[send.process, send.partition].append(send)
@@ -328,7 +328,7 @@ def skipped(history: History) -> Iterator[str]:
 def torn_transactions(history: History) -> Iterator[str]:
     """Of a transaction everything is read, or nothing."""
     found = _final_values(history)
-    by_transaction: dict[int, list[Send]] = defaultdict(list)
+    by_transaction: dict[int, list[SentRecord]] = defaultdict(list)
     for send in history.sends:
         if send.transaction is not None and send.outcome is Outcome.OK:
             by_transaction[id(send.transaction)].append(send)

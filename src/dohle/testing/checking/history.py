@@ -67,7 +67,7 @@ class ClientTransaction:
 
 
 @dataclass(slots=True, eq=False)
-class Send:
+class SentRecord:
     """A record that a producer was given."""
 
     #: The producer: one instance, in whose order its records are to be found.
@@ -171,7 +171,7 @@ class Looked:
 
 
 @dataclass(slots=True, eq=False)
-class Change:
+class TopicChange:
     """A property of a topic that somebody sets: the last one that does so decides.
 
     One that creates or deletes topics sets their number of partitions, which is 0 of none.
@@ -187,7 +187,7 @@ class History:
     """Everything that the clients of one run did and saw."""
 
     def __init__(self) -> None:
-        self.sends: list[Send] = []
+        self.sends: list[SentRecord] = []
         self.transactions: list[ClientTransaction] = []
         self.readings: list[Reading] = []
         #: In the order in which they ended (commits that did not, began) and were asked.
@@ -206,26 +206,28 @@ class History:
         #: What topics were copied: input, output and the group that did it.
         self.copies: list[tuple[str, str, str]] = []
         #: In the order in which they began; one after the other for each topic.
-        self.changes: list[Change] = []
+        self.changes: list[TopicChange] = []
         #: The properties of topics at the end; of those that are there.
         self.final_topics: dict[str, dict[str, int | str | None]] = {}
         self._values = 0
 
     def send(
         self, process: str, partition: Partition, transaction: ClientTransaction | None = None
-    ) -> Send:
+    ) -> SentRecord:
         """Note a record that is about to be sent, with a value of its own."""
         self._values += 1
-        return self.add(Send(process, partition, b"v%d" % self._values, transaction))
+        return self.add(SentRecord(process, partition, b"v%d" % self._values, transaction))
 
     def copy(
         self, process: str, partition: Partition, value: bytes, transaction: ClientTransaction
-    ) -> Send:
+    ) -> SentRecord:
         """Note a copy of a record that is about to be sent; another attempt is another value."""
         self._values += 1
-        return self.add(Send(process, partition, b"%s #%d" % (value, self._values), transaction))
+        return self.add(
+            SentRecord(process, partition, b"%s #%d" % (value, self._values), transaction)
+        )
 
-    def add(self, send: Send) -> Send:
+    def add(self, send: SentRecord) -> SentRecord:
         """Note a record whose value is given."""
         self.sends.append(send)
         return send
@@ -268,9 +270,9 @@ class History:
             self.offsets.remove(commit)
             self.offsets.append(commit)
 
-    def change(self, topic: str, name: str, value: int | str | None) -> Change:
+    def change(self, topic: str, name: str, value: int | str | None) -> TopicChange:
         """Note a change of a topic that is about to be asked for."""
-        self.changes.append(Change(topic, name, value))
+        self.changes.append(TopicChange(topic, name, value))
         return self.changes[-1]
 
     def looked(self, group: str, partition: Partition, offset: int | None) -> None:

@@ -34,7 +34,7 @@ from dohle.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from dohle.testing.checking.history import PARTITION_COUNT, Change, History, Outcome
+from dohle.testing.checking.history import PARTITION_COUNT, History, Outcome, TopicChange
 from dohle.testing.simulation.machine import SimulatedHost
 
 #: It asks once and no more: a request that is taken for lost and sent again may come twice, and the
@@ -165,7 +165,7 @@ class Administrator:
         return self._rng.choice(sorted(self._topics))
 
 
-def _note(change: Change, results: Results[Any, Any]) -> None:
+def _note(change: TopicChange, results: Results[Any, Any]) -> None:
     if not results.errors:
         change.outcome = Outcome.OK
 

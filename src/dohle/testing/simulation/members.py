@@ -84,7 +84,7 @@ class Tenure(RebalanceListener):
             reading.given(found.record.offset, found.record.value or b"", self._now_ns())
 
 
-class Member:
+class SimulatedMember:
     """A member of the group ``MEMBERS``; after an error it is of no more use."""
 
     def __init__(

@@ -38,7 +38,7 @@ from dohle.testing.checking.history import (
     Outcome,
     Partition,
     Reading,
-    Send,
+    SentRecord,
 )
 from dohle.testing.simulation.administration import (
     ADMINISTRATOR,
@@ -47,7 +47,7 @@ from dohle.testing.simulation.administration import (
 )
 from dohle.testing.simulation.client_settings import grouped, plain, transactional
 from dohle.testing.simulation.machine import SimulatedHost
-from dohle.testing.simulation.members import MEMBERS, Member, Tenure
+from dohle.testing.simulation.members import MEMBERS, SimulatedMember, Tenure
 
 INPUT, OUTPUT, LEDGER = "input", "output", "ledger"
 #: Whose producers are not idempotent.
@@ -328,7 +328,7 @@ class Workload:
                 process = self._instance(host, "member")
                 tenure = Tenure(self.history, process, self.now_ns, MEMBERS)
                 topics = [INPUT, LOOSE]
-                member = Member(cluster, host, self.history, topics, tenure, self.now_ns)
+                member = SimulatedMember(cluster, host, self.history, topics, tenure, self.now_ns)
                 try:
                     for _ in range(host.rng.randint(5, 60)):
                         if self.is_over():
@@ -443,7 +443,7 @@ async def _until_stable(admin: Admin, partitions: Sequence[TopicPartition]) -> N
 
 
 async def _outcomes(
-    futures: Sequence[tuple[Send, asyncio.Future[Any]]], now_ns: Callable[[], int]
+    futures: Sequence[tuple[SentRecord, asyncio.Future[Any]]], now_ns: Callable[[], int]
 ) -> None:
     """Note what became of records; of an error it is not known what it says."""
     for send, future in futures:

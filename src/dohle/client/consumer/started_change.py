@@ -12,10 +12,10 @@ from collections.abc import Coroutine, Generator
 from typing import Any
 
 
-class Begun:
+class StartedChange:
     """A change under way; an awaitable."""
 
-    def __init__(self, change: Coroutine[Any, Any, None], *, before: Begun | None) -> None:
+    def __init__(self, change: Coroutine[Any, Any, None], *, before: StartedChange | None) -> None:
         """Make a change after another one, whatever became of that."""
         self._task = asyncio.ensure_future(_after(before, change))
         self._is_attended = False
@@ -39,7 +39,7 @@ class Begun:
             self._task.exception()
 
 
-async def _after(before: Begun | None, change: Coroutine[Any, Any, None]) -> None:
+async def _after(before: StartedChange | None, change: Coroutine[Any, Any, None]) -> None:
     if before is not None:
         await asyncio.wait([before._task])
     await change
