@@ -220,6 +220,7 @@ class Node:
             shared.loop,
             shared.host,
             config,
+            shared.turns,
             self._find_controller,
             None if role is None else role.controller,
             None if role is None else role.guard,
