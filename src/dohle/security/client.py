@@ -14,7 +14,6 @@ from dohle.core.config.listeners import SecurityProtocol
 from dohle.security.jaas import parse_jaas
 from dohle.security.mechanism import check_mechanism
 from dohle.security.refusal import refusal
-from dohle.security.tls_context import client_context
 from dohle.security.tls_settings import TlsSettings
 
 _PROTOCOL: Final = "security.protocol"
@@ -53,7 +52,12 @@ class ClientSecurity:
     @cached_property
     def context(self) -> ssl.SSLContext | None:
         """What TLS is spoken with; None if it is not. INVALID_CONFIG if the settings are wrong."""
-        return client_context(self.tls) if self.protocol in WITH_TLS else None
+        if self.protocol not in WITH_TLS:
+            return None
+        # Without TLS a client starts quicker if it does not load what reads key stores.
+        from dohle.security.tls_context import client_context
+
+        return client_context(self.tls)
 
     @classmethod
     def from_properties(cls, texts: Mapping[str, str]) -> ClientSecurity:

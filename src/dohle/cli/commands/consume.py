@@ -154,9 +154,10 @@ def run(args: argparse.Namespace) -> int:
         return with_cluster(args, lambda cluster: _consume_group(cluster, args, begin, show))
 
     async def work(cluster: Cluster) -> int:
-        from dohle.client import Admin, Consumer, ConsumerConfig, IsolationLevel, OffsetReset
+        from dohle.client import Consumer, ConsumerConfig, IsolationLevel, OffsetReset
+        from dohle.client.admin.topics import TopicAdmin
 
-        partitions = await find_partitions(Admin(cluster), args.topic, args.partition)
+        partitions = await find_partitions(TopicAdmin(cluster), args.topic, args.partition)
         stops = await _stops(cluster, partitions, stop_ms)
         config = ConsumerConfig(
             isolation_level=IsolationLevel[args.isolation_level.upper()],
@@ -203,9 +204,10 @@ async def _consume_group(
 ) -> int:
     import asyncio
 
-    from dohle.client import Admin, Consumer, ConsumerConfig, IsolationLevel, OffsetReset
+    from dohle.client import Consumer, ConsumerConfig, IsolationLevel, OffsetReset
+    from dohle.client.admin.topics import TopicAdmin
 
-    await find_partitions(Admin(cluster), args.topic, None)
+    await find_partitions(TopicAdmin(cluster), args.topic, None)
     config = ConsumerConfig(
         group_id=args.group,
         isolation_level=IsolationLevel[args.isolation_level.upper()],
@@ -267,11 +269,12 @@ async def _stops(
     cluster: Cluster, partitions: list[TopicPartition], stop_ms: int | None
 ) -> dict[TopicPartition, int]:
     """Return the offsets to stop at; partitions without one are read to their end."""
-    from dohle.client import Admin, Since
+    from dohle.client import Since
+    from dohle.client.admin.topics import TopicAdmin
 
     if stop_ms is None:
         return {}
-    found = await Admin(cluster).list_offsets(dict.fromkeys(partitions, Since(stop_ms)))
+    found = await TopicAdmin(cluster).list_offsets(dict.fromkeys(partitions, Since(stop_ms)))
     return {partition: place.offset for partition, place in found.ok().items() if place.offset >= 0}
 
 
