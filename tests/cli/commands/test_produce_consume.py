@@ -64,6 +64,64 @@ def test_json_has_all_of_a_record(command: Command) -> None:
     assert (second["key"], second["value"]) == ({"base64": "/w=="}, {"base64": "/g=="})
 
 
+def test_a_topic_is_copied_by_a_pipe_byte_for_byte(command: Command, bootstrap: str) -> None:
+    async def fill() -> None:
+        async with Producer(bootstrap) as producer:
+            for number in range(6):
+                await producer.send_soon(
+                    "copied",
+                    [b"plain", b"\xff\x00\n", None][number % 3],
+                    key=[None, b"\xfe"][number % 2],
+                    partition=number % 2,
+                    timestamp=1_700_000_000_000 + number,
+                    headers=[("h", b"\xfd"), ("null", None)] if number % 2 else [],
+                )
+
+    for name in ("copied", "copy"):
+        command.out("topic", "create", name, "--partitions", "2", "--config", "retention.ms=-1")
+    run(fill())
+    lines_of_json = command.out("consume", "copied", "-e", "--json").encode()
+    assert command.out("produce", "copy", "--input", "json", stdin=lines_of_json) == ""
+
+    def contents(topic: str) -> list[list[object]]:
+        names = ("partition", "offset", "timestamp", "key", "value", "headers")
+        found = command.json("consume", topic, "-e")
+        return sorted([each[name] for name in names] for each in found)
+
+    assert contents("copy") == contents("copied")
+    assert len(contents("copy")) == 6
+
+
+def test_a_line_that_is_no_record_is_named_and_those_before_it_are_written(
+    command: Command,
+) -> None:
+    def refused(line: bytes, *options: str) -> str:
+        stdin = b'{"value": "first"}\n' + line + b"\n"
+        return command.error("produce", "json-slips", "--input", "json", *options, stdin=stdin)
+
+    assert "line 2: it is not JSON" in refused(b"{")
+    assert "line 2: it has no value" in refused(b'{"key": "k"}')
+    assert "line 2: its key is not base64" in refused(b'{"key": {"base64": "?"}, "value": null}')
+    assert "1 partitions and no 7; --ignore-partition" in refused(b'{"value": "x", "partition": 7}')
+    assert command.out("consume", "json-slips", "-e") == "first\n" * 4
+    far = b'{"value": "far", "partition": 7}\n'
+    command.out("produce", "json-slips", "--input", "json", "--ignore-partition", stdin=far)
+    assert command.out("consume", "json-slips", "-e", "-o", "-1") == "far\n"
+
+
+@pytest.mark.parametrize("options", [[], ["-K:"], ["-H", "a=b"]])
+def test_large_input_goes_in_large_batches_that_the_topic_takes(
+    command: Command, options: list[str]
+) -> None:
+    topic = f"large{len(options)}{options[0:1] == ['-K:']}"
+    command.out("topic", "create", topic, "--config", "max.message.bytes=30000")
+    sent = lines(f"{number % 50}:{'x' * 100}{number}" for number in range(2000))
+    written = command.json("produce", topic, *options, stdin=sent)
+    assert [each["offset"] for each in written] == list(range(2000))
+    shown = command.out("consume", topic, "-e", *(["-K:"] if "-K:" in options else []))
+    assert shown.encode() == sent
+
+
 def test_programs_are_told_where_each_record_is(command: Command) -> None:
     written = command.json("produce", "told", stdin=lines(range(5)))
     assert [(one["topic"], one["partition"], one["offset"]) for one in written] == [
