@@ -7,12 +7,13 @@ retries. After that the client retries as usual.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from dohle.cli.admin_parts import whole
 from dohle.cli.client_security import client_security
-from dohle.cli.errors import CliError, UsageError, report_error, report_note
+from dohle.cli.errors import CliError, UsageError, report_error, report_note, report_warning
 
 if TYPE_CHECKING:
     from dohle.client import Admin, Cluster, Results
@@ -53,9 +54,30 @@ def with_cluster(args: argparse.Namespace, work: Callable[[Cluster], Awaitable[i
             return await work(cluster)
 
     try:
-        return run(session())
+        with _client_log_shown():
+            return run(session())
     except KafkaError as error:
         raise CliError(describe_kafka_error(error)) from None
+
+
+@contextmanager
+def _client_log_shown() -> Iterator[None]:
+    """Show what the client warns of: that no broker can be reached any more, and that one can."""
+    import logging
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            report_warning(record.getMessage())
+
+    logger = logging.getLogger("dohle.client")
+    handler = Handler(logging.WARNING)
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
 
 
 def with_admin(
