@@ -16,7 +16,6 @@ from dohle.security.jaas import parse_jaas
 from dohle.security.mechanism import check_mechanism
 from dohle.security.oauthbearer import OAUTHBEARER
 from dohle.security.refusal import refusal
-from dohle.security.tls_context import client_context
 from dohle.security.tls_settings import TlsSettings
 from dohle.security.token_source import TokenSource
 
@@ -73,7 +72,12 @@ class ClientSecurity:
     @cached_property
     def context(self) -> ssl.SSLContext | None:
         """What TLS is spoken with; None if it is not. INVALID_CONFIG if the settings are wrong."""
-        return client_context(self.tls) if self.protocol in WITH_TLS else None
+        if self.protocol not in WITH_TLS:
+            return None
+        # Without TLS a client starts quicker if it does not load what reads key stores.
+        from dohle.security.tls_context import client_context
+
+        return client_context(self.tls)
 
     def __getstate__(self) -> dict[str, object]:
         # What OpenSSL has made cannot be sent to other processes, and is made anew there.
