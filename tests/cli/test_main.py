@@ -117,12 +117,13 @@ def test_the_examples_of_a_command_can_be_parsed(
     main([*arguments, "--help"])
     parser = build_parser()
     shown = [
-        shlex.split(line.partition("|")[0] if "| jq" in line else line.rpartition("| ")[2])
+        shlex.split(part, comments=True)
         for line in capsys.readouterr().out.splitlines()
-        if line.startswith("  ") and " dohle " in f" {line}"
+        if line.startswith("  ")
+        for part in line.split(" | ")
+        if part.strip().startswith("dohle ")
     ]
     examples = [words[: words.index("<")] if "<" in words else words for words in shown]
-    examples = [words for words in examples if words[:1] == ["dohle"]]
     assert examples
     for _, *words in examples:
         parser.parse_args(words)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dohle.core.ids import TopicPartition
 
 API_TIMEOUT_MS = 30_000
+_CLIENT_LOGGER = "dohle.client"
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -51,26 +52,23 @@ def with_cluster(args: argparse.Namespace, work: Callable[[Cluster], Awaitable[i
                     f"{error.args[0]}; start a broker with `dohle start`, or pass the address of "
                     "one with -b"
                 ) from None
-            return await work(cluster)
+            with _client_warnings_shown():
+                return await work(cluster)
 
     try:
-        with _client_log_shown():
+        with _client_log_apart():
             return run(session())
     except KafkaError as error:
         raise CliError(describe_kafka_error(error)) from None
 
 
 @contextmanager
-def _client_log_shown() -> Iterator[None]:
-    """Show what the client warns of: that no broker can be reached any more, and that one can."""
+def _client_log_apart() -> Iterator[None]:
+    """Keep the client's log from what a log is by default, which is stderr."""
     import logging
 
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            report_warning(record.getMessage())
-
-    logger = logging.getLogger("dohle.client")
-    handler = Handler(logging.WARNING)
+    logger = logging.getLogger(_CLIENT_LOGGER)
+    handler = logging.NullHandler()
     propagate, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
     try:
@@ -78,6 +76,24 @@ def _client_log_shown() -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.propagate = propagate
+
+
+@contextmanager
+def _client_warnings_shown() -> Iterator[None]:
+    """Show what the client warns of: that no broker can be reached any more, and that one can."""
+    import logging
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            report_warning(record.getMessage())
+
+    logger = logging.getLogger(_CLIENT_LOGGER)
+    handler = Handler(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def with_admin(

@@ -33,6 +33,7 @@ def test_a_machine_with_everything_is_well(command: Command, bootstrap: str) -> 
     assert found == {
         "Python": "ok",
         "dohle[columnar]": "ok",
+        "dohle[oauth]": "ok",
         "dohle[spark]": "ok",
         "dohle[tables]": "ok",
         "dohle[tiered]": "ok",
@@ -112,7 +113,7 @@ def test_a_low_limit_of_open_files_is_told_with_the_command_to_raise_it(
 def test_an_extra_that_is_missing_is_no_failure_but_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
 
-    columnar, spark, tables, tiered, tls = checks.check_extras()
+    columnar, oauth, spark, tables, tiered, tls = checks.check_extras()
 
     assert spark == Check(
         "dohle[spark]",
@@ -121,7 +122,7 @@ def test_an_extra_that_is_missing_is_no_failure_but_told(monkeypatch: pytest.Mon
         "for topics on Spark: pip install 'dohle[spark]'",
     )
     assert columnar.status is Status.WARNING
-    assert {tables.status, tiered.status, tls.status} == {Status.WARNING}
+    assert {each.status for each in (oauth, tables, tiered, tls)} == {Status.WARNING}
     assert checks.check_java().status is Status.SKIPPED
     assert checks.check_spark(is_wanted=True).status is Status.SKIPPED
 

