@@ -11,9 +11,7 @@ it does not say is whether a record was written nevertheless: then its outcome s
 from __future__ import annotations
 
 import logging
-import sys
 import threading
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -31,6 +29,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from dohle.testing.check.stuck import StuckClient, calls_of
 from dohle.testing.checking.history import (
     ClientTransaction,
     History,
@@ -218,13 +217,17 @@ class Load:
         for thread in self._threads:
             thread.start()
 
-    def finish(self, timeout_s: float) -> list[str]:
-        """Let all come to their end; return those that do not, and where they are."""
+    def finish(self, timeout_s: float) -> list[StuckClient]:
+        """Let all come to their end; return those that do not."""
         self._over.set()
         deadline_s = monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(deadline_s - monotonic(), 0))
-        return [f"{each.name}, at {_place(each)}" for each in self._threads if each.is_alive()]
+        return [
+            StuckClient(each.name, calls_of(each, __file__), self._send_offsets.__name__)
+            for each in self._threads
+            if each.is_alive()
+        ]
 
     # Producers
 
@@ -407,7 +410,7 @@ class Load:
             commits = self._recorder.history.commit(self._topics.copiers, ends, transaction)
         offsets = [TopicPartition(*where, offset) for where, offset in ends.items()]
         try:
-            self._insist(lambda: producer.send_offsets_to_transaction(offsets, membership, _CALL_S))
+            self._insist(lambda: self._send_offsets(producer, offsets, membership))
         except KafkaException as error:
             if error.args[0].txn_requires_abort():
                 self._end(producer, transaction, is_commit=False)
@@ -418,6 +421,17 @@ class Load:
         with self._recorder.lock:
             self._recorder.history.committed(commits)
         return True
+
+    def _send_offsets(
+        self, producer: Producer, offsets: list[TopicPartition], membership: object
+    ) -> None:
+        """Add offsets to a transaction, in a call that may not end by itself.
+
+        librdkafka 2.16 forgets its time limit if the coordinator is a broker that left the
+        metadata just then: it goes on when the state of any connection changes (its issues 5456
+        and 5511).
+        """
+        producer.send_offsets_to_transaction(offsets, membership, _CALL_S)
 
     # Consumers
 
@@ -493,11 +507,3 @@ class Load:
         with self._recorder.lock:
             self._instances[name] += 1
             return f"{name} #{self._instances[name]}"
-
-
-def _place(thread: threading.Thread) -> str:
-    """Return what a thread is doing, from the outside to the inside."""
-    frame = sys._current_frames().get(thread.ident or 0)
-    calls = traceback.extract_stack(frame) if frame is not None else []
-    own = [call for call in calls if call.filename == __file__]
-    return ", ".join(f"{call.name} line {call.lineno}" for call in own) or "its end"

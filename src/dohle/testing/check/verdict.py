@@ -33,6 +33,7 @@ class RoundResult:
     struck: list[Struck]
     anomalies: list[Anomaly]
     late: list[LateEnd]
+    notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         counts = self.counts
