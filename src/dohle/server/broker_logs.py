@@ -118,6 +118,10 @@ class BrokerLogs:
             loss.stray_logs(renamed)
         strays += [key for key, _ in renamed]
         for key in strays:
-            logger.warning("%s is not assigned to this broker: set aside", key)
+            logger.warning(
+                "%s is not assigned to this broker, so its folder is set aside: see dohle storage"
+                " strays",
+                key,
+            )
             yield None
         yield from self._logs.mark_stray_in_steps(strays)

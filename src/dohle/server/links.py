@@ -104,7 +104,12 @@ class NodeLink:
             return await Connection.open(address, self._config, self._host)
         except AuthenticationFailed as error:
             # Somebody may be at it: a certificate is renewed, a password altered.
-            logger.warning("node %s is not let in: %s", self._config.client_id, error.args[0])
+            logger.warning(
+                "%s refuses the login of this node (%s): %s",
+                address,
+                self._config.client_id,
+                error.args[0],
+            )
             raise ConnectionClosed(str(error.args[0])) from None
 
     def cut(self) -> None:

@@ -116,7 +116,11 @@ class Entrances:
         except KafkaError as error:
             # What was altered while the node ran must not keep it from starting.
             tls, sasl = self._terms(listener, self._config.texts)
-            logger.error("what was altered has no effect: %s", error.args[0])
+            logger.error(
+                "altered settings are not used, those of the file are: %s. Correct them with"
+                " dohle config alter.",
+                error.args[0],
+            )
         made = Entrance(self._around, room, tls, sasl)
         self._made[listener.name] = _Made(listener, made, _stamp(listener, texts))
         return made
@@ -158,10 +162,13 @@ class Entrances:
             try:
                 tls, sasl = self._renewed(made, texts)
             except KafkaError as error:
-                logger.error("the listener goes on with what it had: %s", error.args[0])
+                logger.error(
+                    "new security settings are not used, the old ones stay in force: %s",
+                    error.args[0],
+                )
                 continue
             made.entrance.tls, made.entrance.sasl = tls, sasl
-            logger.info("listener %s: certificates and users are those that are set now", name)
+            logger.info("listener %s: the new certificates and users are in force", name)
 
     def _renewed(
         self, made: _Made, texts: Mapping[str, str]

@@ -88,7 +88,7 @@ class CleaningProcess:
                 self.end()
                 return None
             reason = "it ended at once"
-        logger.warning("no process can be started to clean, so a thread does it: %s", reason)
+        logger.warning("no process for cleaning can be started, so a thread cleans: %s", reason)
         self.give_up()
         return None
 
@@ -170,7 +170,7 @@ class _WorkApart:
                 self._process.end()
             else:
                 code = self._process.give_up()
-                logger.warning("the process that cleans %s, so a thread goes on", _end_of(code))
+                logger.warning("the cleaning process %s, so a thread goes on", _end_of(code))
             raise CleaningAborted("the process that does it has ended") from None
         if isinstance(answer, Failed):
             raise answer.error

@@ -66,8 +66,8 @@ def _fence_stale_broker(turn: CommandTurn) -> PlainSteps[Decision[bool]]:
         return Decision((), reply=False)
     session_ms = turn.context.config.get_int("broker.session.timeout.ms")
     logger.warning(
-        "broker %d is fenced: it was not heard of for %d ms. Other replicas lead its partitions: "
-        "see whether it runs, and what its log says",
+        "broker %d is fenced: it has not been heard from for %d ms. Other replicas lead its"
+        " partitions: check that it runs, and what its log says",
         broker.id,
         session_ms,
     )

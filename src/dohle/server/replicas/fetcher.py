@@ -326,7 +326,7 @@ class ReplicaFetcher:
             # A disk that is full has room again some day; one that has failed does not come back.
             is_full = error.code is ErrorCode.KAFKA_STORAGE_ERROR
             if error.code in _DAMAGED or (is_full and partition.log.disk.failure is None):
-                logger.warning("%s cannot be copied now: %s", partition.key, error)
+                logger.warning("%s cannot be copied now: %s; trying again", partition.key, error)
                 self._delay(key)
             else:
                 self._fail(key, str(error))

@@ -132,7 +132,11 @@ class _Queue(Generic[T]):
             self._link.cut()
         if self._is_reached:
             self._is_reached = False
-            logger.warning("broker %d cannot be asked: %s", self._broker_id, error)
+            logger.warning(
+                "broker %d cannot be reached for transactions: %s; trying again",
+                self._broker_id,
+                error,
+            )
         failed = self._on_its_way
         if not failed:
             failed = list(self._waiting)
