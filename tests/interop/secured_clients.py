@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import ssl
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import aiokafka
+import aiokafka.abc
 import confluent_kafka
 import kafka
 from aiokafka.helpers import create_ssl_context
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 DEADLINE_S = 30.0
 
@@ -25,11 +28,29 @@ class Security(NamedTuple):
     own: str | None = None
     mechanism: str | None = None
     user: str = ""
+    #: Of OAUTHBEARER: the token.
     password: str = ""
 
 
 class NotLetIn(Exception):
     """The client or the broker has refused the other."""
+
+
+class _KafkaPythonTokens(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
+
+
+class _AioKafkaTokens(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
 
 
 def by_librdkafka(bootstrap: str, security: Security, topic: str, value: bytes) -> bytes:
@@ -43,7 +64,10 @@ def by_librdkafka(bootstrap: str, security: Security, topic: str, value: bytes) 
         config["ssl.certificate.location"] = config["ssl.key.location"] = security.own
     if security.mechanism:
         config["sasl.mechanisms"] = security.mechanism
-        config["sasl.username"], config["sasl.password"] = security.user, security.password
+        if security.mechanism == "OAUTHBEARER":
+            config["oauth_cb"] = lambda _: (security.password, time.time() + 3600)
+        else:
+            config["sasl.username"], config["sasl.password"] = security.user, security.password
     # The broker is there: whatever goes wrong is that it or the client refuses the other.
     failures: list[str] = []
 
@@ -84,6 +108,8 @@ def by_kafka_python(bootstrap: str, security: Security, topic: str, value: bytes
         config["sasl_mechanism"] = security.mechanism
         config["sasl_plain_username"] = security.user
         config["sasl_plain_password"] = security.password
+        if security.mechanism == "OAUTHBEARER":
+            config["sasl_oauth_token_provider"] = _KafkaPythonTokens(security.password)
     refused = ""
     try:
         producer = kafka.KafkaProducer(**config, max_block_ms=DEADLINE_S * 1000)
@@ -117,6 +143,8 @@ def by_aiokafka(bootstrap: str, security: Security, topic: str, value: bytes) ->
         config["sasl_mechanism"] = security.mechanism
         config["sasl_plain_username"] = security.user
         config["sasl_plain_password"] = security.password
+        if security.mechanism == "OAUTHBEARER":
+            config["sasl_oauth_token_provider"] = _AioKafkaTokens(security.password)
 
     async def go() -> bytes:
         producer = aiokafka.AIOKafkaProducer(**config)

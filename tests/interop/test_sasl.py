@@ -13,6 +13,7 @@ from dohle.testing.broker import Broker
 from tests.interop.quick_broker import fresh
 from tests.interop.secured_clients import CLIENTS, TIDY, Client, NotLetIn, Security
 from tests.security.authority import Authority, key_store, trust_store
+from tests.security.tokens import AUDIENCE, Issuer, jwks_of
 from tests.server.security.secured import cluster_of, sasl_client, sasl_listener
 
 pytestmark = pytest.mark.slow
@@ -73,3 +74,42 @@ def test_a_client_with_a_wrong_password_is_refused(
 def test_a_client_logs_in_over_tls(encrypted: Broker, authority: Authority, client: Client) -> None:
     security = Security("SASL_SSL", authority.path, None, "SCRAM-SHA-512", "alice", "alice-secret")
     assert client(encrypted.bootstrap, security, fresh("sasl-ssl"), b"hello") == b"hello"
+
+
+# Tokens
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Issuer:
+    return Issuer()
+
+
+@pytest.fixture(scope="module")
+def by_token(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    path = tmp_path_factory.mktemp("keys") / "jwks.json"
+    path.write_bytes(jwks_of(issuer))
+    with Broker(
+        {
+            **sasl_listener("SASL_PLAINTEXT"),
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            "sasl.oauthbearer.jwks.endpoint.url": path.as_uri(),
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+        }
+    ) as running:
+        yield running
+
+
+@every_client
+def test_a_client_logs_in_by_a_token(by_token: Broker, issuer: Issuer, client: Client) -> None:
+    security = Security("SASL_PLAINTEXT", mechanism="OAUTHBEARER", password=issuer.sign())
+    assert client(by_token.bootstrap, security, fresh("oauth"), b"hello") == b"hello"
+
+
+@every_tidy_client
+def test_a_client_with_an_expired_token_is_refused(
+    by_token: Broker, issuer: Issuer, client: Client
+) -> None:
+    expired = issuer.sign(now_s=1_700_000_000)
+    security = Security("SASL_PLAINTEXT", mechanism="OAUTHBEARER", password=expired)
+    with pytest.raises(NotLetIn):
+        client(by_token.bootstrap, security, fresh("oauth"), b"")

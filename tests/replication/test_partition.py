@@ -123,6 +123,8 @@ class LeaderModel(RuleBasedStateMachine):
     @rule(count=st.integers(1, 5))
     def append(self, count: int) -> None:
         self.naive.end += count
+        # There are others: their fetches decide.
+        assert not self.real.commit_alone(self.naive.end)
         self._take(self.real.appended(self.naive.end, self.now_ms))
 
     @rule(broker=st.sampled_from([TWO, THREE]), data=st.data())
@@ -215,6 +217,30 @@ def test_a_single_replica_commits_what_it_appends_at_once() -> None:
     alone = machine(Place(replicas=(ME,), isr=(ME,)), end=5)
     assert alone.high_watermark == 5
     assert alone.appended(9, 0).high_watermark == 9
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+@pytest.mark.parametrize("min_isr", [1, 2])
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("replicas", [(ME,), (ME, TWO)])
+def test_what_is_committed_alone_is_what_an_append_commits_while_nobody_waits(
+    is_leader: bool, min_isr: int, waits: bool, replicas: tuple[BrokerId, ...]
+) -> None:
+    by_events, alone = (
+        machine(Place(leader=ME if is_leader else TWO, replicas=replicas, isr=(ME,)), end=5)
+        for _ in range(2)
+    )
+    for each in (by_events, alone):
+        each.min_isr_changed(min_isr, 0)
+        if waits and is_leader:
+            each.wait_for_commit(7, 1_000, "producer")
+    effects = by_events.appended(9, 0)
+    if alone.commit_alone(9):
+        assert (effects.high_watermark, effects.wanted_isr, len(effects.woken)) == (9, None, 0)
+    else:
+        assert len(replicas) > 1 or waits or not is_leader
+        assert alone.appended(9, 0) == effects
+    assert (alone.log_end_offset, alone.high_watermark) == (9, by_events.high_watermark)
 
 
 def test_a_single_replica_has_everything_even_without_a_leader() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dohle.client.admin.admin import Admin
 from dohle.client.admin.quotas import QuotaEntity
-from dohle.client.admin.values import NewTopic
+from dohle.client.admin.topic_values import NewTopic
 from dohle.client.cluster import Cluster
 from dohle.client.config import ClientConfig
 from dohle.client.net.addresses import Address

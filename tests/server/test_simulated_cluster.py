@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from dohle.client.admin.admin import Admin
-from dohle.client.admin.values import NewTopic
+from dohle.client.admin.topic_values import NewTopic
 from dohle.client.config import ClientConfig
 from dohle.client.net.addresses import Address
 from dohle.client.net.connection import Connection

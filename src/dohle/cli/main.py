@@ -6,8 +6,8 @@
   signals; both silently.
 - Every failure is one line on stderr that begins with ``dohle: error:``.
 
-Only argparse and the declarations of options are imported up front; a command imports what it
-needs when it runs, so that ``--help`` and ``--version`` are quick.
+A command line loads as little as it can: the options of the command that it names, and what that
+command needs when it runs. Only help and slips need the options of all commands.
 """
 
 from __future__ import annotations
@@ -15,29 +15,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 
 from dohle import __version__
-from dohle.cli.commands import (
-    acl,
-    cluster,
-    configs,
-    consume,
-    doctor,
-    group,
-    log_dump,
-    pipeline,
-    produce,
-    quota,
-    start,
-    storage,
-    tier,
-    topic,
-    txn,
-    user,
-)
 from dohle.cli.errors import CliError, describe_os_error, report_error
-from dohle.cli.options import add_global_options
+from dohle.cli.options import VALUE_OPTIONS, add_global_options
 from dohle.cli.parser import CommandParser, add_aliases
 
 EXIT_FAILURE = 1
@@ -61,6 +44,27 @@ exit codes: 0 done, 1 failed or a damaged file, 2 wrong command line or configur
 """
 
 
+#: The module of each command, in the order of the help.
+MODULES = {
+    "start": "start",
+    "topic": "topic",
+    "config": "configs",
+    "produce": "produce",
+    "consume": "consume",
+    "group": "group",
+    "txn": "txn",
+    "acl": "acl",
+    "user": "user",
+    "quota": "quota",
+    "cluster": "cluster",
+    "storage": "storage",
+    "tier": "tier",
+    "log": "log_dump",
+    "pipeline": "pipeline",
+    "doctor": "doctor",
+}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
@@ -79,8 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    parser = build_parser()
-    if not (sys.argv[1:] if argv is None else argv):
+    words = sys.argv[1:] if argv is None else argv
+    named = command_of(words)
+    parser = build_parser(MODULES if named is None else (named,))
+    if not words:
         parser.print_help()
         return 0
     try:
@@ -102,8 +108,24 @@ def _run(argv: Sequence[str] | None) -> int:
     return code
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser with all commands."""
+def command_of(words: Sequence[str]) -> str | None:
+    """Return the command that a command line names, or None if it takes argparse to tell.
+
+    Before the command there are only global options, of which all but ``--json`` have a value.
+    """
+    left = iter(words)
+    for word in left:
+        if not word.startswith("-"):
+            return word if word in MODULES else None
+        if word in VALUE_OPTIONS:
+            next(left, None)
+        elif word != "--json" and word.partition("=")[0] not in VALUE_OPTIONS:
+            return None
+    return None
+
+
+def build_parser(names: Iterable[str] = tuple(MODULES)) -> argparse.ArgumentParser:
+    """Return the parser with these commands, by default with all."""
     parser: argparse.ArgumentParser = CommandParser(
         prog="dohle",
         description="dohle is Kafka in Python: a durable, partitioned commit log that speaks "
@@ -114,21 +136,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dohle {__version__}")
     add_global_options(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    start.add_parser(commands)
-    topic.add_parser(commands)
-    configs.add_parser(commands)
-    produce.add_parser(commands)
-    consume.add_parser(commands)
-    group.add_parser(commands)
-    txn.add_parser(commands)
-    acl.add_parser(commands)
-    user.add_parser(commands)
-    quota.add_parser(commands)
-    cluster.add_parser(commands)
-    storage.add_parser(commands)
-    tier.add_parser(commands)
-    log_dump.add_parser(commands)
-    pipeline.add_parser(commands)
-    doctor.add_parser(commands)
+    for name in names:
+        import_module(f"dohle.cli.commands.{MODULES[name]}").add_parser(commands)
     add_aliases(parser)
     return parser

@@ -18,6 +18,8 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 BOOTSTRAP_VARIABLE = "DOHLE_BOOTSTRAP"
 BOOTSTRAP_DEFAULT = "localhost:9092"
+#: Those of the global options that have a value.
+VALUE_OPTIONS = ("-b", "--bootstrap", "--command-config", "--tls", "--sasl")
 
 _INT32_MAX = (1 << 31) - 1
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)

@@ -7,14 +7,18 @@ retries. After that the client retries as usual.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from dohle.cli.admin_parts import whole
 from dohle.cli.client_security import client_security
-from dohle.cli.errors import CliError, UsageError, report_error, report_note
+from dohle.cli.errors import CliError, UsageError, report_error, report_note, report_warning
 
 if TYPE_CHECKING:
     from dohle.client import Admin, Cluster, Results
+    from dohle.client.admin.requests import AdminRequests
+    from dohle.client.admin.topics import TopicAdmin
     from dohle.core.errors import KafkaError
     from dohle.core.ids import TopicPartition
 
@@ -22,6 +26,7 @@ API_TIMEOUT_MS = 30_000
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
+_Part = TypeVar("_Part", bound="AdminRequests")
 
 
 def with_cluster(args: argparse.Namespace, work: Callable[[Cluster], Awaitable[int]]) -> int:
@@ -49,18 +54,46 @@ def with_cluster(args: argparse.Namespace, work: Callable[[Cluster], Awaitable[i
             return await work(cluster)
 
     try:
-        return run(session())
+        with _client_log_shown():
+            return run(session())
     except KafkaError as error:
         raise CliError(describe_kafka_error(error)) from None
+
+
+@contextmanager
+def _client_log_shown() -> Iterator[None]:
+    """Show what the client warns of: that no broker can be reached any more, and that one can."""
+    import logging
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            report_warning(record.getMessage())
+
+    logger = logging.getLogger("dohle.client")
+    handler = Handler(logging.WARNING)
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
 
 
 def with_admin(
     args: argparse.Namespace, work: Callable[[argparse.Namespace, Admin], Awaitable[int]]
 ) -> int:
     """Run work with an admin client for the cluster of ``-b``, and return its exit code."""
-    from dohle.client import Admin
+    return with_part(args, whole, work)
 
-    return with_cluster(args, lambda cluster: work(args, Admin(cluster)))
+
+def with_part(
+    args: argparse.Namespace,
+    part: Callable[[], type[_Part]],
+    work: Callable[[argparse.Namespace, _Part], Awaitable[int]],
+) -> int:
+    """Do the same with a part of the admin client, which loads quicker than all of it."""
+    return with_cluster(args, lambda cluster: work(args, part()(cluster)))
 
 
 def no_such_topic(name: str) -> str:
@@ -69,7 +102,7 @@ def no_such_topic(name: str) -> str:
 
 
 async def find_partitions(
-    admin: Admin, name: str, numbers: Iterable[int] | None
+    admin: TopicAdmin, name: str, numbers: Iterable[int] | None
 ) -> list[TopicPartition]:
     """Return partitions of a topic, all if no numbers are given; raise for missing ones."""
     from dohle.core.errors import ErrorCode

@@ -13,6 +13,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from dohle.client.admin.admin import Admin
+    from dohle.client.admin.cluster_values import (
+        BrokerDescription,
+        ClusterDescription,
+        ElectionType,
+        Features,
+        PartitionReassignment,
+        PartitionReplica,
+        QuorumDescription,
+        QuorumReplica,
+        UpgradeType,
+        VoterKey,
+    )
+    from dohle.client.admin.config_values import (
+        AlterOp,
+        ConfigChange,
+        ConfigEntry,
+        ConfigResource,
+        ConfigSource,
+        ResourceType,
+    )
     from dohle.client.admin.group_values import (
         GroupDescription,
         GroupListing,
@@ -22,28 +42,9 @@ if TYPE_CHECKING:
         TransactionDescription,
         TransactionListing,
     )
+    from dohle.client.admin.log_dir_values import LogDirDescription
     from dohle.client.admin.results import Results
-    from dohle.client.admin.values import (
-        AlterOp,
-        BrokerDescription,
-        ClusterDescription,
-        ConfigChange,
-        ConfigEntry,
-        ConfigResource,
-        ConfigSource,
-        CreatedTopic,
-        ElectionType,
-        Features,
-        LogDirDescription,
-        NewTopic,
-        PartitionReassignment,
-        PartitionReplica,
-        QuorumDescription,
-        QuorumReplica,
-        ResourceType,
-        UpgradeType,
-        VoterKey,
-    )
+    from dohle.client.admin.topic_values import CreatedTopic, NewTopic
     from dohle.client.cluster import Cluster
     from dohle.client.config import (
         ClientConfig,
@@ -178,26 +179,30 @@ _HOMES = {
         "TransactionListing",
     ),
     "admin.results": ("Results",),
-    "admin.values": (
-        "AlterOp",
+    "admin.cluster_values": (
         "BrokerDescription",
         "ClusterDescription",
-        "ConfigChange",
-        "ConfigEntry",
-        "ConfigResource",
-        "ConfigSource",
-        "CreatedTopic",
         "ElectionType",
         "Features",
-        "LogDirDescription",
-        "NewTopic",
         "PartitionReassignment",
         "PartitionReplica",
         "QuorumDescription",
         "QuorumReplica",
-        "ResourceType",
         "UpgradeType",
         "VoterKey",
+    ),
+    "admin.config_values": (
+        "AlterOp",
+        "ConfigChange",
+        "ConfigEntry",
+        "ConfigResource",
+        "ConfigSource",
+        "ResourceType",
+    ),
+    "admin.log_dir_values": ("LogDirDescription",),
+    "admin.topic_values": (
+        "CreatedTopic",
+        "NewTopic",
     ),
     "cluster": ("Cluster",),
     "config": (

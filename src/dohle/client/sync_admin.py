@@ -6,6 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from dohle.client.admin.admin import Admin as AsyncAdmin
+from dohle.client.admin.cluster_values import (
+    ClusterDescription,
+    ElectionType,
+    Features,
+    PartitionReassignment,
+    PartitionReplica,
+    QuorumDescription,
+    UpgradeType,
+    VoterKey,
+)
+from dohle.client.admin.config_values import ConfigChange, ConfigEntry, ConfigResource
 from dohle.client.admin.group_values import (
     GroupDescription,
     GroupListing,
@@ -13,26 +24,11 @@ from dohle.client.admin.group_values import (
     TransactionDescription,
     TransactionListing,
 )
+from dohle.client.admin.log_dir_values import LogDirDescription
 from dohle.client.admin.quotas import QuotaEntity, QuotaFilter
 from dohle.client.admin.results import Results
+from dohle.client.admin.topic_values import CreatedTopic, EligibleLeaders, NewTopic
 from dohle.client.admin.users import UserPassword
-from dohle.client.admin.values import (
-    ClusterDescription,
-    ConfigChange,
-    ConfigEntry,
-    ConfigResource,
-    CreatedTopic,
-    ElectionType,
-    EligibleLeaders,
-    Features,
-    LogDirDescription,
-    NewTopic,
-    PartitionReassignment,
-    PartitionReplica,
-    QuorumDescription,
-    UpgradeType,
-    VoterKey,
-)
 from dohle.client.config import IsolationLevel
 from dohle.client.consumer.offsets import OffsetInfo
 from dohle.client.consumer.starts import EndStart

@@ -1,15 +1,15 @@
 """The response to a request that fails as a whole at the controller.
 
 The error is where clients look for it: in every item of the request if the response has no error
-field of its own.
+field of its own. A request may have very many items, so these responses are made in steps.
 """
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import chain, repeat
 
 from dohle.core.errors import ErrorCode
-from dohle.core.steps import finish
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.metadata.configs import altered_response, incrementally_altered_response
 from dohle.metadata.decision import ApiError
 from dohle.metadata.features import one_feature_failed
@@ -28,6 +28,7 @@ from dohle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
+    ReassignableTopic,
     ReassignableTopicResponse,
 )
 from dohle.protocol.messages.alter_user_scram_credentials import (
@@ -82,6 +83,7 @@ from dohle.protocol.messages.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
 from dohle.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -98,58 +100,61 @@ from dohle.protocol.messages.unregister_broker import (
 from dohle.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
-def failed_create_topics(request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:
+def failed_create_topics(
+    request: CreateTopicsRequest, error: ApiError
+) -> PlainSteps[CreateTopicsResponse]:
     """Return the error for every topic."""
-    return CreateTopicsResponse(
-        topics=tuple(
-            CreatableTopicResult(
-                name=topic.name, error_code=error.code, error_message=error.message
-            )
-            for topic in request.topics
-        )
+    topics = yield from mapped(
+        lambda topic: CreatableTopicResult(
+            name=topic.name, error_code=error.code, error_message=error.message
+        ),
+        request.topics,
     )
+    return CreateTopicsResponse(topics=topics)
 
 
-def failed_delete_topics(request: DeleteTopicsRequest, error: ApiError) -> DeleteTopicsResponse:
+def failed_delete_topics(
+    request: DeleteTopicsRequest, error: ApiError
+) -> PlainSteps[DeleteTopicsResponse]:
     """Return the error for every topic, named as in the request."""
-    named = (*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics)
-    return DeleteTopicsResponse(
-        responses=tuple(
-            DeletableTopicResult(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                error_code=error.code,
-                error_message=error.message,
-            )
-            for topic in named
-        )
+    named = chain((DeleteTopicState(name=name) for name in request.topic_names), request.topics)
+    responses = yield from mapped(
+        lambda topic: DeletableTopicResult(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            error_code=error.code,
+            error_message=error.message,
+        ),
+        named,
     )
+    return DeleteTopicsResponse(responses=responses)
 
 
 def failed_create_partitions(
     request: CreatePartitionsRequest, error: ApiError
-) -> CreatePartitionsResponse:
+) -> PlainSteps[CreatePartitionsResponse]:
     """Return the error for every topic."""
-    return CreatePartitionsResponse(
-        results=tuple(
-            CreatePartitionsTopicResult(
-                name=topic.name, error_code=error.code, error_message=error.message
-            )
-            for topic in request.topics
-        )
+    results = yield from mapped(
+        lambda topic: CreatePartitionsTopicResult(
+            name=topic.name, error_code=error.code, error_message=error.message
+        ),
+        request.topics,
     )
+    return CreatePartitionsResponse(results=results)
 
 
-def failed_alter_configs(request: AlterConfigsRequest, error: ApiError) -> AlterConfigsResponse:
+def failed_alter_configs(
+    request: AlterConfigsRequest, error: ApiError
+) -> PlainSteps[AlterConfigsResponse]:
     """Return the error for every resource."""
-    return finish(altered_response(request, repeat(error, len(request.resources))))
+    return altered_response(request, repeat(error, len(request.resources)))
 
 
 def failed_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, error: ApiError
-) -> IncrementalAlterConfigsResponse:
+) -> PlainSteps[IncrementalAlterConfigsResponse]:
     """Return the error for every resource."""
-    return finish(incrementally_altered_response(request, repeat(error, len(request.resources))))
+    return incrementally_altered_response(request, repeat(error, len(request.resources)))
 
 
 def failed_update_features(_: UpdateFeaturesRequest, error: ApiError) -> UpdateFeaturesResponse:
@@ -207,25 +212,24 @@ def failed_assign_replicas_to_dirs(
 
 def failed_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, error: ApiError
-) -> AlterPartitionReassignmentsResponse:
+) -> PlainSteps[AlterPartitionReassignmentsResponse]:
     """Return the error of the request as a whole, and of every partition."""
+
+    def fail(topic: ReassignableTopic) -> PlainSteps[ReassignableTopicResponse]:
+        partitions = yield from mapped(
+            lambda partition: ReassignablePartitionResponse(
+                partition_index=partition.partition_index,
+                error_code=error.code,
+                error_message=error.message,
+            ),
+            topic.partitions,
+        )
+        return ReassignableTopicResponse(name=topic.name, partitions=partitions)
+
     return AlterPartitionReassignmentsResponse(
         error_code=error.code,
         error_message=error.message,
-        responses=tuple(
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    ReassignablePartitionResponse(
-                        partition_index=partition.partition_index,
-                        error_code=error.code,
-                        error_message=error.message,
-                    )
-                    for partition in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
+        responses=(yield from mapped_steps(fail, request.topics)),
     )
 
 
@@ -238,51 +242,48 @@ def failed_list_partition_reassignments(
 
 def failed_alter_client_quotas(
     request: AlterClientQuotasRequest, error: ApiError
-) -> AlterClientQuotasResponse:
+) -> PlainSteps[AlterClientQuotasResponse]:
     """Return the error for every entity."""
-    return AlterClientQuotasResponse(
-        entries=tuple(
-            AlterClientQuotasResponseEntryData(
-                error_code=error.code, error_message=error.message, entity=entry.entity
-            )
-            for entry in request.entries
-        )
+    entries = yield from mapped(
+        lambda entry: AlterClientQuotasResponseEntryData(
+            error_code=error.code, error_message=error.message, entity=entry.entity
+        ),
+        request.entries,
     )
+    return AlterClientQuotasResponse(entries=entries)
 
 
 def failed_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, error: ApiError
-) -> AlterUserScramCredentialsResponse:
+) -> PlainSteps[AlterUserScramCredentialsResponse]:
     """Return the error for every user."""
     names = [each.name for each in request.deletions]
-    users = dict.fromkeys([*names, *(each.name for each in request.upsertions)])
-    return AlterUserScramCredentialsResponse(
-        results=tuple(
-            AlterUserScramCredentialsResult(
-                user=user, error_code=error.code, error_message=error.message
-            )
-            for user in users
-        )
-    )
-
-
-def failed_elect_leaders(request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
-    """Return the error of the request as a whole, and of every partition: v0 has only these."""
-    return ElectLeadersResponse(
-        error_code=error.code,
-        replica_election_results=tuple(
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=tuple(
-                    PartitionResult(
-                        partition_id=index, error_code=error.code, error_message=error.message
-                    )
-                    for index in topic.partitions
-                ),
-            )
-            for topic in request.topic_partitions or ()
+    names += [each.name for each in request.upsertions]
+    results = yield from mapped(
+        lambda user: AlterUserScramCredentialsResult(
+            user=user, error_code=error.code, error_message=error.message
         ),
+        dict.fromkeys(names),
     )
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def failed_elect_leaders(
+    request: ElectLeadersRequest, error: ApiError
+) -> PlainSteps[ElectLeadersResponse]:
+    """Return the error of the request as a whole, and of every partition: v0 has only these."""
+
+    def fail(topic: TopicPartitions) -> PlainSteps[ReplicaElectionResult]:
+        partitions = yield from mapped(
+            lambda index: PartitionResult(
+                partition_id=index, error_code=error.code, error_message=error.message
+            ),
+            topic.partitions,
+        )
+        return ReplicaElectionResult(topic=topic.topic, partition_result=partitions)
+
+    results = yield from mapped_steps(fail, request.topic_partitions or ())
+    return ElectLeadersResponse(error_code=error.code, replica_election_results=results)
 
 
 def failed_create_acls(request: CreateAclsRequest, error: ApiError) -> CreateAclsResponse:

@@ -56,7 +56,7 @@ def elect_leaders(
         error = ApiError(
             ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
         )
-        return Decision((), failed_elect_leaders(request, error))
+        return Decision((), (yield from failed_elect_leaders(request, error)))
     wanted: Iterable[tuple[TopicName, Iterable[int]]]
     if request.topic_partitions is None:
         wanted = ((topic.name, topic.partitions) for topic in image.topics.values())
@@ -80,7 +80,7 @@ def elect_leaders(
         yield
     if len(records) > RECORDS_PER_REQUEST_MAX:
         error = ApiError.of(too_many_records())
-        return Decision((), failed_elect_leaders(request, error))
+        return Decision((), (yield from failed_elect_leaders(request, error)))
     reply = ElectLeadersResponse(replica_election_results=tuple(results))
     return Decision(tuple(records), reply, is_atomic=False)
 

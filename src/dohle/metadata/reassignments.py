@@ -79,7 +79,7 @@ def alter_partition_reassignments(
         yield
     if len(records) > RECORDS_PER_REQUEST_MAX:
         error = ApiError.of(too_many_records())
-        return Decision((), failed_alter_partition_reassignments(request, error))
+        return Decision((), (yield from failed_alter_partition_reassignments(request, error)))
     reply = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,

@@ -102,7 +102,7 @@ class Effects(NamedTuple, Generic[W]):
     woken: Sequence[Woken[W]] = ()
 
 
-_NOTHING: Effects[object] = Effects()
+NOTHING: Effects[object] = Effects()
 # To make a named tuple this way takes half of the time.
 _new = tuple.__new__
 
@@ -360,6 +360,21 @@ class PartitionReplication(Generic[W]):
         self.log_end_offset = log_end_offset
         return self._advance(now_ms) if self.is_leader else self._nothing()
 
+    def commit_alone(self, log_end_offset: int) -> bool:
+        """Do as ``appended`` does, if nobody else has to hear of it: all of it is committed then.
+
+        False, with nothing changed, if there are other replicas, or somebody waits.
+        """
+        if (
+            self._followers
+            or self._commits is not None
+            or not self.is_leader
+            or len(self.isr) < self.min_isr
+        ):
+            return False
+        self.log_end_offset = self.high_watermark = log_end_offset
+        return True
+
     def replicated(self, log_start_offset: int, log_end_offset: int, high_watermark: int) -> None:
         """Take in where a follower's log stands; its high watermark may go back (F14)."""
         self.log_start_offset = log_start_offset
@@ -509,7 +524,7 @@ class PartitionReplication(Generic[W]):
     # What follows
 
     def _nothing(self) -> Effects[W]:
-        return _NOTHING  # type: ignore[return-value]
+        return NOTHING  # type: ignore[return-value]
 
     def _advance(self, now_ms: int) -> Effects[W]:
         offset = self.log_end_offset

@@ -15,7 +15,9 @@ from dohle.security.refusal import refusal
 _SECURITY: Final = "org.apache.kafka.common.security."
 PLAIN_MODULE: Final = f"{_SECURITY}plain.PlainLoginModule"
 SCRAM_MODULE: Final = f"{_SECURITY}scram.ScramLoginModule"
+OAUTH_MODULE: Final = f"{_SECURITY}oauthbearer.OAuthBearerLoginModule"
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
+_MODULES: Final = (PLAIN_MODULE, SCRAM_MODULE, OAUTH_MODULE)
 _TOKEN: Final = re.compile(
     r"""\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s"'=;]+)|([=;]))"""
 )
@@ -73,8 +75,8 @@ def parse_jaas(text: str, where: str) -> Jaas:
     module, flag, *rest = tokens[:-1]
     if flag.lower() not in _FLAGS:
         raise refusal(f"{where}: a login module is followed by one of {', '.join(_FLAGS)}")
-    if module not in (PLAIN_MODULE, SCRAM_MODULE):
-        raise refusal(f"{where}: the login module is neither {PLAIN_MODULE} nor {SCRAM_MODULE}")
+    if module not in _MODULES:
+        raise refusal(f"{where}: the login module is none of {', '.join(_MODULES)}")
     if len(rest) % 3 or any(sign != "=" for sign in rest[1::3]):
         raise refusal(f'{where}: options are of the form name="value"')
     return Jaas(module, dict(zip(rest[::3], rest[2::3], strict=True)))

@@ -118,7 +118,7 @@ class SaslLogin:
                     f"SASL mechanism '{self._name}' requested by client is not supported for "
                     f"re-authentication of mechanism '{self._mechanism}'"
                 )
-            reply, user = self._server.respond(token)
+            reply, user, good_for_ms = self._server.respond(token)
             if user is None:
                 return LoginStep(reply)
             principal = Principal(USER, user)
@@ -139,6 +139,13 @@ class SaslLogin:
         self._server = None
         self.principal, self._mechanism = principal, self._name
         self.phase, self.is_bare, self.is_new = Phase.OPEN, False, True
-        session_ms = self.terms.mechanisms[self._name].session_ms_max
-        self.expires_s = now_s + session_ms / _MS if session_ms > 0 else None
-        return LoginStep(reply, max(session_ms, 0))
+        session_ms = _shorter(self.terms.mechanisms[self._name].session_ms_max, good_for_ms)
+        self.expires_s = None if session_ms is None else now_s + session_ms / _MS
+        return LoginStep(reply, session_ms or 0)
+
+
+def _shorter(session_ms_max: int, good_for_ms: int | None) -> int | None:
+    """Return how long a session is; None if there is no end to it."""
+    if session_ms_max <= 0:
+        return good_for_ms
+    return session_ms_max if good_for_ms is None else min(session_ms_max, good_for_ms)

@@ -7,10 +7,9 @@ from typing import Final, NamedTuple, Protocol
 from dohle.security.refusal import refusal
 
 PLAIN: Final = "PLAIN"
-SERVED: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
+SERVED: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _NOT_SERVED: Final = {
     "GSSAPI": "Kerberos (GSSAPI) is not there; it is Kafka's default, so name another mechanism",
-    "OAUTHBEARER": "OAUTHBEARER is not there yet",
 }
 
 
@@ -27,6 +26,8 @@ class SaslStep(NamedTuple):
     reply: bytes
     #: Who it is, when that is proven; None if another token is due.
     user: str | None = None
+    #: For how long what it has shown is good; None: for ever.
+    good_for_ms: int | None = None
 
 
 class SaslRefused(Exception):

@@ -42,6 +42,10 @@ class Endpoints:
         self._entrances = entrances
         self.sockets: list[ListeningSocket] = []
 
+    async def prepare(self, listeners: Sequence[Listener]) -> None:
+        """Read what listeners need of other machines."""
+        await self._entrances.prepare(listeners)
+
     def bind(self, listeners: Sequence[Listener]) -> None:
         """Take ports; nobody is served before ``serve``."""
         config = self._config

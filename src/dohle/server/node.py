@@ -96,6 +96,7 @@ class Node:
         try:
             identity = Identity(self.cluster_id, self.config.node_id)
             logs.attach(data_paths(self.config), identity, metadata_path(self.config))
+            await self._shared.endpoints.prepare(self.config.listeners)
             await self._start_roles()
         except BaseException:
             self._shared.endpoints.stop_accepting()
@@ -219,6 +220,7 @@ class Node:
             shared.loop,
             shared.host,
             config,
+            shared.turns,
             self._find_controller,
             None if role is None else role.controller,
             None if role is None else role.guard,

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, TimerHandle
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from dohle.core.config.broker import BROKER_CONFIGS
-from dohle.core.config.definition import ConfigValues
+from dohle.core.config.definition import ConfigValue, ConfigValues
 from dohle.core.config.listeners import Listener, SecurityProtocol
 from dohle.core.config.of_listener import listener_prefix, listener_values, mechanism_text
 from dohle.core.config.static import BrokerConfig
 from dohle.core.errors import KafkaError
-from dohle.core.host import Host
+from dohle.core.host import Host, ThreadPool
 from dohle.core.seams import Rng
+from dohle.security.bearer_tokens import TokenTerms, need_jwt
 from dohle.security.client import PLAINTEXT, WITH_SASL, WITH_TLS, ClientSecurity, SaslAccount
 from dohle.security.jaas import PLAIN_MODULE, parse_jaas
 from dohle.security.login import MechanismTerms, SaslTerms
 from dohle.security.mapping_rules import MappingRules
 from dohle.security.mechanism import PLAIN, SaslServer, check_mechanism
+from dohle.security.oauthbearer import OAUTHBEARER, OAuthServer
 from dohle.security.plain import PlainServer
 from dohle.security.refusal import refusal
 from dohle.security.scram import MECHANISMS, ScramCredential, ScramMechanism, ScramServer
@@ -31,6 +33,7 @@ from dohle.security.tls_context import (
     server_context,
 )
 from dohle.security.tls_settings import TlsSettings
+from dohle.server.jwks import KeyPlace, KeySource
 from dohle.server.net.entrance import Entrance, Surroundings, TlsTerms
 from dohle.server.net.waiting_room import WaitingRoom
 
@@ -60,6 +63,15 @@ class ScramTerms(NamedTuple):
         """Begin a login."""
         find = partial(self.credentials, mechanism)
         return ScramServer(mechanism, find, self.rng, self.made_up_key)
+
+
+class LoginSources(NamedTuple):
+    """Where logins find who exists."""
+
+    scram: ScramTerms
+    #: The keys of tokens, by their place.
+    keys: Mapping[KeyPlace, KeySource]
+    now_ms: Callable[[], int]
 
 
 class _Made(NamedTuple):
@@ -96,6 +108,26 @@ class Entrances:
         #: all changes of settings, as those of users are who do.
         self._made_up_key = b""
         self._timer: TimerHandle | None = None
+        self._keys: dict[KeyPlace, KeySource] = {}
+        self._key_threads: ThreadPool | None = None
+
+    async def prepare(self, listeners: Sequence[Listener]) -> None:
+        """Read what is on other machines, before ports open; INVALID_CONFIG if that fails."""
+        for listener in listeners:
+            if listener.protocol not in WITH_SASL:
+                continue
+            values = listener_values(self._config.texts, listener.name, listener.protocol)
+            if OAUTHBEARER not in values.get_list("sasl.enabled.mechanisms"):
+                continue
+            need_jwt()
+            place = key_place(self._config.texts, listener.name)
+            if place in self._keys:
+                continue
+            if self._key_threads is None:
+                self._key_threads = self._host.thread_pool(1, "dohle-jwks", may_hang=True)
+            source = KeySource(place, self._host, self._key_threads)
+            await source.prepare()
+            self._keys[place] = source
 
     def make(self, listener: Listener) -> Entrance | None:
         """Return the entrance of a listener; None if everybody is let in."""
@@ -137,7 +169,8 @@ class Entrances:
                 rng = self._host.rng
                 self._made_up_key = self._made_up_key or rng.randbytes(_SECRET_BYTES)
                 scram = ScramTerms(self._credentials, rng, self._made_up_key)
-                sasl = sasl_terms(texts, listener.name, values, scram)
+                sources = LoginSources(scram, self._keys, self._host.clock.now_ms)
+                sasl = sasl_terms(texts, listener.name, values, sources)
         except KafkaError as error:
             raise refusal(
                 f"listener {listener.name}: {error.args[0]} (configs of this listener alone begin "
@@ -186,9 +219,15 @@ class Entrances:
     def _look(self) -> None:
         self._timer = self._loop.call_later(_LOOK_S, self._look)
         self.renew()
+        for source in self._keys.values():
+            source.look()
 
     def close(self) -> None:
         """Let the threads go."""
+        for source in self._keys.values():
+            source.close()
+        if self._key_threads is not None:
+            self._key_threads.close()
         if self._timer is not None:
             self._timer.cancel()
         if self._around is not None:
@@ -227,7 +266,7 @@ def sasl_terms(
     texts: Mapping[str, str],
     listener: str,
     values: ConfigValues,
-    scram: ScramTerms,
+    sources: LoginSources,
 ) -> SaslTerms:
     """Return how clients log in at a listener."""
     names = values.get_list("sasl.enabled.mechanisms")
@@ -239,8 +278,10 @@ def sasl_terms(
         begin: Callable[[], SaslServer]
         if name == PLAIN:
             begin = partial(PlainServer, plain_users(texts, listener))
+        elif name == OAUTHBEARER:
+            begin = _oauth(texts, listener, sources)
         else:
-            begin = partial(scram.begin, MECHANISMS[name])
+            begin = partial(sources.scram.begin, MECHANISMS[name])
         mechanisms[name] = MechanismTerms(begin, _session_ms(texts, listener, name))
     return SaslTerms(
         mechanisms,
@@ -258,6 +299,67 @@ def plain_users(texts: Mapping[str, str], listener: str) -> dict[str, str]:
     if jaas.module != PLAIN_MODULE:
         raise refusal(f"{where}: the login module of PLAIN is {PLAIN_MODULE}")
     return jaas.users
+
+
+def _oauth(
+    texts: Mapping[str, str], listener: str, sources: LoginSources
+) -> Callable[[], SaslServer]:
+    source = sources.keys.get(key_place(texts, listener))
+    if source is None:
+        raise refusal("the place of the JWKS cannot be altered while the node runs")
+    terms = TokenTerms(
+        issuer=_oauth_text(texts, listener, "expected.issuer"),
+        audience=tuple(_oauth_list(texts, listener, "expected.audience")),
+        skew_s=_oauth_int(texts, listener, "clock.skew.seconds"),
+        subject_claim=_oauth_text(texts, listener, "sub.claim.name") or "sub",
+        scope_claim=_oauth_text(texts, listener, "scope.claim.name") or "scope",
+    )
+    read = partial(source.read_token, terms, sources.now_ms)
+    return partial(OAuthServer, read, sources.now_ms)
+
+
+def key_place(texts: Mapping[str, str], listener: str) -> KeyPlace:
+    """Return where the keys of tokens are; INVALID_CONFIG if that is not said.
+
+    Kafka takes tokens that nobody has signed, then.
+    """
+    url = _oauth_text(texts, listener, "jwks.endpoint.url")
+    if not url:
+        raise refusal(
+            "OAUTHBEARER needs the keys that tokens are signed with: set "
+            "sasl.oauthbearer.jwks.endpoint.url to file:///PATH or https://… of a JWKS"
+        )
+    place = KeyPlace(
+        url,
+        _oauth_int(texts, listener, "jwks.endpoint.refresh.ms"),
+        _oauth_int(texts, listener, "jwks.endpoint.retry.backoff.ms"),
+        _oauth_int(texts, listener, "jwks.endpoint.retry.backoff.max.ms"),
+    )
+    place.check()
+    return place
+
+
+def _oauth_value(texts: Mapping[str, str], listener: str, name: str) -> ConfigValue:
+    key = BROKER_CONFIGS[f"sasl.oauthbearer.{name}"]
+    _, text = mechanism_text(texts, listener, OAUTHBEARER, key.name)
+    return key.default if text is None else key.parse(text)
+
+
+def _oauth_text(texts: Mapping[str, str], listener: str, name: str) -> str | None:
+    found = _oauth_value(texts, listener, name)
+    return None if found is None else str(found)
+
+
+def _oauth_int(texts: Mapping[str, str], listener: str, name: str) -> int:
+    found = _oauth_value(texts, listener, name)
+    assert isinstance(found, int), "that is its type"
+    return found
+
+
+def _oauth_list(texts: Mapping[str, str], listener: str, name: str) -> tuple[str, ...]:
+    found = _oauth_value(texts, listener, name)
+    assert isinstance(found, tuple), "that is its type"
+    return found
 
 
 def _session_ms(texts: Mapping[str, str], listener: str, mechanism: str) -> int:
@@ -301,7 +403,10 @@ def _link_security(
     if protocol in WITH_SASL and (mechanism_config in texts or not config.placement.is_alone):
         try:
             account = SaslAccount.of(
-                mechanism, mechanism_text(texts, listener, mechanism, _JAAS)[1], _JAAS
+                mechanism,
+                mechanism_text(texts, listener, mechanism, _JAAS)[1],
+                _JAAS,
+                _of_mechanism(texts, listener, mechanism),
             )
         except KafkaError as error:
             raise refusal(
@@ -309,3 +414,14 @@ def _link_security(
                 f"{mechanism_text(texts, listener, mechanism, _JAAS)[0]})"
             ) from None
     return ClientSecurity.of(protocol, listener_values(texts, listener, protocol), account)
+
+
+def _of_mechanism(texts: Mapping[str, str], listener: str, mechanism: str) -> dict[str, str]:
+    """Return where this node gets its own tokens from, by the names that clients have for that."""
+    found = {}
+    for name in BROKER_CONFIGS:
+        if name.startswith("sasl.oauthbearer."):
+            _, text = mechanism_text(texts, listener, mechanism, name)
+            if text is not None:
+                found[name] = text
+    return found

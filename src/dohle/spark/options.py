@@ -15,6 +15,9 @@ from difflib import get_close_matches
 
 from dohle.client import ClientConfig
 from dohle.client.net.addresses import parse_bootstrap
+from dohle.client.settings.security import known_names, security_of
+from dohle.core.errors import KafkaError
+from dohle.security.client import ClientSecurity
 
 #: Names are lower-case: Spark passes them like that.
 Options = Mapping[str, str]
@@ -161,11 +164,6 @@ def bootstrap_servers(options: Options) -> str:
 
 def client_config(options: Options) -> ClientConfig:
     """Return the client settings of the ``kafka.`` options."""
-    protocol = options.get("kafka.security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise OptionError(
-            f"option kafka.security.protocol is {protocol}: only PLAINTEXT is supported so far"
-        )
     default = ClientConfig()
 
     def milliseconds(name: str, otherwise: int) -> int:
@@ -173,6 +171,7 @@ def client_config(options: Options) -> ClientConfig:
 
     return ClientConfig(
         client_id=options.get("kafka.client.id", "dohle-spark"),
+        security=_security(options),
         request_timeout_ms=milliseconds("request.timeout.ms", default.request_timeout_ms),
         api_timeout_ms=milliseconds("default.api.timeout.ms", default.api_timeout_ms),
         socket_connection_setup_timeout_ms=milliseconds(
@@ -182,6 +181,25 @@ def client_config(options: Options) -> ClientConfig:
         retry_backoff_max_ms=milliseconds("retry.backoff.max.ms", default.retry_backoff_max_ms),
         metadata_max_age_ms=milliseconds("metadata.max.age.ms", default.metadata_max_age_ms),
     )
+
+
+def _security(options: Options) -> ClientSecurity:
+    """Return whom the client trusts and who it is: Kafka's configs behind ``kafka.``."""
+    given = {
+        name.lower().removeprefix("kafka."): value
+        for name, value in options.items()
+        if name.lower().startswith(_SECURITY)
+    }
+    known = known_names()
+    for name in given:
+        if name not in known:
+            close = get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f": did you mean kafka.{close[0]}?" if close else ""
+            raise OptionError(f"option kafka.{name} is unknown{hint}")
+    try:
+        return security_of(given)
+    except KafkaError as error:
+        raise OptionError(f"options kafka.security, sasl, ssl: {error.args[0]}") from None
 
 
 def whole_number(options: Options, name: str, otherwise: int, *, least: int = 0) -> int:

@@ -13,9 +13,11 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from dohle.core.config.listeners import SecurityProtocol
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.server.node import Node
@@ -28,9 +30,20 @@ class Broker:
     """A real broker, made for the length of a test."""
 
     def __init__(
-        self, config: Mapping[str, object] | None = None, *, data: str | PathLike[str] | None = None
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        data: str | PathLike[str] | None = None,
+        security: str | None = None,
     ) -> None:
-        """``config`` has Kafka's names, and values as in Python: ``{"num.partitions": 3}``."""
+        """``config`` has Kafka's names, and values as in Python: ``{"num.partitions": 3}``.
+
+        ``security`` is SSL, SASL_PLAINTEXT or SASL_SSL: clients are let in by a certificate or a
+        password only, ACLs count, and ``client_properties`` are what a client needs to be the user
+        ``admin``, who may do everything. Those with TLS need ``dohle[tls]``.
+        """
+        self._security = None if security is None else _protocol(security)
+        self.client_properties: Mapping[str, str] = {}
         self._overrides = {name: as_property(value) for name, value in (config or {}).items()}
         self._data = None if data is None else os.fspath(data)
         self._thread: threading.Thread | None = None
@@ -69,6 +82,7 @@ class Broker:
             **SINGLE_NODE,
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": self._folder,
+            **self._secured(),
             **self._overrides,
         }
         config, notices = BrokerConfig.from_properties(properties)
@@ -81,6 +95,15 @@ class Broker:
         self._started.set()
         await self._stopping.wait()
         await self.node.stop()
+
+    def _secured(self) -> Mapping[str, str]:
+        if self._security is None:
+            return {}
+        from dohle.cli.development_security import development_security
+
+        made = development_security(Path(self._folder), self._security)
+        self.client_properties = made.client
+        return made.broker
 
     def stop(self) -> None:
         """Stop cleanly and, if the data was temporary, remove it."""
@@ -109,3 +132,10 @@ class Broker:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def _protocol(name: str) -> SecurityProtocol:
+    found = SecurityProtocol.__members__.get(name.upper())
+    if found is None or found is SecurityProtocol.PLAINTEXT:
+        raise ValueError(f"security is {name!r}: it must be SSL, SASL_PLAINTEXT or SASL_SSL")
+    return found

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -62,6 +63,105 @@ def test_json_has_all_of_a_record(command: Command) -> None:
         "headers": [{"key": "h", "value": {"utf8": "x"}}],
     }
     assert (second["key"], second["value"]) == ({"base64": "/w=="}, {"base64": "/g=="})
+
+
+def test_a_topic_is_copied_by_a_pipe_byte_for_byte(command: Command, bootstrap: str) -> None:
+    async def fill() -> None:
+        async with Producer(bootstrap) as producer:
+            for number in range(6):
+                await producer.send_soon(
+                    "copied",
+                    [b"plain", b"\xff\x00\n", None][number % 3],
+                    key=[None, b"\xfe"][number % 2],
+                    partition=number % 2,
+                    timestamp=1_700_000_000_000 + number,
+                    headers=[("h", b"\xfd"), ("null", None)] if number % 2 else [],
+                )
+
+    for name in ("copied", "copy"):
+        command.out("topic", "create", name, "--partitions", "2", "--config", "retention.ms=-1")
+    run(fill())
+    lines_of_json = command.out("consume", "copied", "-e", "--json").encode()
+    assert command.out("produce", "copy", "--input", "json", stdin=lines_of_json) == ""
+
+    def contents(topic: str) -> list[list[object]]:
+        names = ("partition", "offset", "timestamp", "key", "value", "headers")
+        found = command.json("consume", topic, "-e")
+        return sorted([each[name] for name in names] for each in found)
+
+    assert contents("copy") == contents("copied")
+    assert len(contents("copy")) == 6
+
+
+def test_a_line_that_is_no_record_is_named_and_those_before_it_are_written(
+    command: Command,
+) -> None:
+    def refused(line: bytes, *options: str) -> str:
+        stdin = b'{"value": "first"}\n' + line + b"\n"
+        return command.error("produce", "json-slips", "--input", "json", *options, stdin=stdin)
+
+    assert "line 2: it is not JSON" in refused(b"{")
+    assert "line 2: it has no value" in refused(b'{"key": "k"}')
+    assert "line 2: its key is not base64" in refused(b'{"key": {"base64": "?"}, "value": null}')
+    assert "1 partitions and no 7; --ignore-partition" in refused(b'{"value": "x", "partition": 7}')
+    assert command.out("consume", "json-slips", "-e") == "first\n" * 4
+    far = b'{"value": "far", "partition": 7}\n'
+    command.out("produce", "json-slips", "--input", "json", "--ignore-partition", stdin=far)
+    assert command.out("consume", "json-slips", "-e", "-o", "-1") == "far\n"
+
+
+@pytest.mark.parametrize("options", [[], ["-K:"], ["-H", "a=b"]])
+def test_large_input_goes_in_large_batches_that_the_topic_takes(
+    command: Command, options: list[str]
+) -> None:
+    topic = f"large{len(options)}{options[0:1] == ['-K:']}"
+    command.out("topic", "create", topic, "--config", "max.message.bytes=30000")
+    sent = lines(f"{number % 50}:{'x' * 100}{number}" for number in range(2000))
+    written = command.json("produce", topic, *options, stdin=sent)
+    assert [each["offset"] for each in written] == list(range(2000))
+    shown = command.out("consume", topic, "-e", *(["-K:"] if "-K:" in options else []))
+    assert shown.encode() == sent
+
+
+def test_several_topics_are_read_by_name_and_by_patterns(command: Command) -> None:
+    for name in ("shop-a", "shop-b", "shopping"):
+        command.out("produce", name, stdin=lines([name]))
+
+    def read(*arguments: str) -> list[str]:
+        return sorted(command.out("consume", *arguments, "-e").split())
+
+    assert read("shop-a", "shopping", "shop-a") == ["shop-a", "shopping"]
+    assert read("--regex", "shop-.*") == ["shop-a", "shop-b"]
+    assert read("-r", "shop-a", ".*ping") == ["shop-a", "shopping"]
+    assert read("-r", "shop-.*", "--group", "shoppers") == ["shop-a", "shop-b"]
+    assert "no topic matches shop;" in command.error("consume", "--regex", "shop", "-e")
+    assert "not a regular expression" in command.error("consume", "-r", "(", "-e", code=2)
+
+
+def test_records_are_filtered_by_patterns_and_by_fields_of_json(command: Command) -> None:
+    values = ['{"who": {"name": "ann"}, "n": 1}', '{"who": {"name": "bob"}, "n": 2}', "ann"]
+    command.out("produce", "filtered", "-K|", stdin=lines(["k1|" + each for each in values]))
+
+    def read(*arguments: str) -> list[str]:
+        return command.out("consume", "filtered", "-e", *arguments).splitlines()
+
+    assert read("--grep", "an+") == [values[0], values[2]]
+    assert read("--grep", "^k1$", "--grep", "bob") == [values[1]]
+    assert read("--where", "who.name=ann") == [values[0]]
+    assert read("--where", "n=2", "--where", "who.name=ann") == []
+    assert read("--grep", "ann", "-c", "1") == [values[0]]
+    shown = command.out("consume", "filtered", "-e", "-c", "1", "--pretty")
+    assert """  "value": {\n    "who": {\n      "name": "ann"\n    },""" in shown
+
+
+def test_times_are_dates_or_a_while_ago(command: Command, bootstrap: str) -> None:
+    command.out("topic", "create", "ago", "--config", "retention.ms=-1")
+    now = time.time_ns() // 1_000_000
+    run(produce_at(bootstrap, "ago", [1_700_000_000_000, now - 7_200_000, now]))
+    assert command.out("consume", "ago", "-e", "-o", "@-1h") == "2\n"
+    assert command.out("consume", "ago", "-e", "-o", "@-3h", "-o", "e@-1h") == "1\n"
+    assert command.out("consume", "ago", "-o", "e@2023-11-14T22:13:20.001Z") == "0\n"
+    assert command.out("consume", "ago", "-e", "-o", "@2023-11-14T22:13:21") == "1\n2\n"
 
 
 def test_programs_are_told_where_each_record_is(command: Command) -> None:
@@ -238,3 +338,19 @@ def test_an_interrupt_while_waiting_for_input_ends_without_a_word(
         out, err = process.communicate(timeout=DEADLINE_S)
         assert (process.returncode, out, err) == (130, b"", b"")
     assert command.out("consume", "typed", "-e") == "typed\n"
+
+
+def test_a_reader_is_told_at_once_that_the_broker_is_gone() -> None:
+    with Broker() as broker:
+        address = broker.bootstrap
+        dohle("-b", address, "produce", "gone", stdin=b"value\n")
+        reading = at_work("-b", address, "consume", "gone")
+        process = reading.__enter__()
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"value\n"
+    try:
+        assert process.stderr is not None
+        told = process.stderr.readline().decode()
+    finally:
+        reading.__exit__(None, None, None)
+    assert told.startswith(f"dohle: warning: no broker can be reached: no connection to {address}")

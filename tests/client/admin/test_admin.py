@@ -10,20 +10,18 @@ from dataclasses import replace
 import pytest
 
 from dohle.client.admin.admin import Admin
-from dohle.client.admin.values import (
+from dohle.client.admin.cluster_values import BrokerDescription, ClusterDescription
+from dohle.client.admin.config_values import (
     AlterOp,
-    BrokerDescription,
-    ClusterDescription,
     ConfigChange,
     ConfigEntry,
     ConfigResource,
     ConfigSource,
     ConfigSynonym,
-    EligibleLeaders,
-    NewTopic,
-    ReplicaDescription,
     ResourceType,
 )
+from dohle.client.admin.log_dir_values import ReplicaDescription
+from dohle.client.admin.topic_values import EligibleLeaders, NewTopic
 from dohle.client.cluster import Cluster
 from dohle.client.config import ClientConfig
 from dohle.client.consumer.starts import Beginning, End, EndStart, MaxTimestamp, Since

@@ -179,6 +179,23 @@ def test_a_wrong_byte_is_seen_where_offset_deltas_or_runs_change(
 
 @pytest.mark.slow
 @settings(max_examples=12)  # each decodes 65,600 records
+@given(
+    key=st.integers(-1, 70),
+    value=st.sampled_from([-1, 0, 1, 61, 63, 64, 200, 8200]),
+    has_headers=st.booleans(),
+    places=st.lists(st.tuples(st.integers(0, 300), any_byte), max_size=2),
+    cut=st.integers(0, 3),
+)
+def test_a_record_that_comes_alone_is_scanned_as_decoded_also_when_damaged(
+    key: int, value: int, has_headers: bool, places: list[tuple[int, int]], cut: int
+) -> None:
+    data = bytearray(records_of([(1, key, value, 0, has_headers)])[0])
+    for place, byte in places:
+        data[place % len(data)] = byte
+    for damaged in (bytes(data), bytes(data[: len(data) - cut]), bytes(data) + bytes(cut)):
+        assert_is_scanned_as_decoded(damaged, 1)
+
+
 @given(row=rows, column=columns, byte=any_byte)
 def test_a_wrong_byte_is_seen_where_runs_end_for_good(row: int, column: int, byte: int) -> None:
     assert_a_changed_byte_is_seen(65_536, row, column, byte, 64)

@@ -118,7 +118,8 @@ def on_broker(
 
     async def main(host: SimulatedHost) -> None:
         loop = asyncio.get_running_loop()
-        channels = RemoteChannels(loop, host, config_of(7, **more), find_leader, local)
+        config, turns = config_of(7, **more), Turns(loop, host)
+        channels = RemoteChannels(loop, host, config, turns, find_leader, local)
         try:
             await program(channels)
         finally:

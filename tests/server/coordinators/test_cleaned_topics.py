@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dohle.client import Admin, Cluster, NewTopic, OffsetAndMetadata, Producer, ProducerConfig
-from dohle.client.admin.values import AlterOp, ConfigChange, ConfigResource, ResourceType
+from dohle.client.admin.config_values import AlterOp, ConfigChange, ConfigResource, ResourceType
 from dohle.client.group.membership import GroupMetadata
 from dohle.core.ids import GroupId, TopicName, TopicPartition, TransactionalId
 from dohle.server.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE

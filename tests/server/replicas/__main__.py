@@ -1,4 +1,4 @@
-"""``python -m tests.server.replicas --seeds 100-2099``: run seeds of a cluster, and tell of them.
+"""``python -m tests.server.replicas --seeds 40-2039``: run seeds of a cluster, and tell of them.
 
 The same seed gives the same run. Exit code 1 says that something was found.
 """

@@ -1,6 +1,6 @@
 """Three nodes in the simulator: they are killed, paused and cut off, and nothing is lost (T5).
 
-``python -m tests.server.replicas --seeds 100-2099`` runs as many of the short ones as wanted.
+``python -m tests.server.replicas --seeds 40-2039`` runs as many of the short ones as wanted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from tests.seeds import chunks
 from tests.server.replicas.failovers import TRANSACTIONS, Failovers
 
-_CHUNK, _SEEDS = 5, 100
+_CHUNK, _SEEDS = 4, 40
 _LONG_CHUNK, _LONG_SEEDS = 25, 2_000
 #: Of runs that go on for longer.
 _SLOW_CHUNK = 4

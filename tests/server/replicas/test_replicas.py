@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dohle.client import Admin, Cluster, ProducerConfig
-from dohle.client.admin.values import EligibleLeaders
+from dohle.client.admin.topic_values import EligibleLeaders
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId
 from dohle.protocol.messages.produce import (

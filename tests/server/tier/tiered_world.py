@@ -6,7 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from dohle.client import Admin, Beginning, Cluster, Consumer, ConsumerConfig, Producer
-from dohle.client.admin.values import AlterOp, ConfigChange, ConfigResource, NewTopic, ResourceType
+from dohle.client.admin.config_values import AlterOp, ConfigChange, ConfigResource, ResourceType
+from dohle.client.admin.topic_values import NewTopic
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.server.node import Node

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from dohle.client import Admin, Cluster, NewTopic, Producer
-from dohle.client.admin.values import ConfigResource, ResourceType
+from dohle.client.admin.config_values import ConfigResource, ResourceType
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.spark.sink.ledger import LedgerReader
 from dohle.testing import Broker

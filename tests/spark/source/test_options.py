@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from pyspark.sql.types import StructType
 
 from dohle.client import At, Beginning, End, IsolationLevel, Since
 from dohle.core.ids import TopicName, TopicPartition
+from dohle.security.jaas import jaas_text
 from dohle.spark.options import (
     CLIENT_OPTIONS,
     CONSUMER_OPTIONS,
@@ -103,8 +106,22 @@ def test_settings_of_a_consumer_that_mean_nothing_here_are_accepted(name: str) -
     assert _parse(**{name: "1"}) == _parse()
 
 
-def test_security_that_is_not_there_yet_is_refused() -> None:
-    assert "PLAINTEXT" in _message(kafka__security__protocol="SASL_SSL")
+def test_security_reaches_the_client_and_other_processes() -> None:
+    parsed = _parse(
+        kafka__security__protocol="SASL_SSL",
+        kafka__sasl__mechanism="SCRAM-SHA-512",
+        **{"kafka.sasl.jaas.config": jaas_text("SCRAM-SHA-512", "alice", "alice-secret")},
+    )
+    sent = pickle.loads(pickle.dumps(parsed))
+    assert sent.client.security == parsed.client.security
+    assert sent.client.security.account.user == "alice"
+    assert sent.client.security.context is not None
+    assert "alice-secret" not in repr(sent)
+
+
+def test_security_that_cannot_be_used_is_refused() -> None:
+    assert "GSSAPI" in _message(kafka__security__protocol="SASL_SSL")
+    assert "kafka.sasl.mechanism" in _message(kafka__sasl__mechanismus="PLAIN")
     assert _parse(kafka__security__protocol="PLAINTEXT", kafka__sasl__mechanism="PLAIN") == _parse()
 
 

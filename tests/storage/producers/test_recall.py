@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from dohle.core.errors import ErrorCode
 from dohle.storage.log import Log
 from dohle.storage.log_truncation import truncate_to
 from dohle.storage.producers.entry import BATCHES_RETAINED
+from dohle.testing.simulation.disk_faults import Operation
 from tests.storage.logs import (
     LEADER_EPOCH,
     NOW_MS,
@@ -103,6 +106,27 @@ def test_what_is_gone_is_not_known_after_a_restart() -> None:
     log = node.restart(clean=True)
     is_unknown(log, 1)
     is_known(log, 2, 2)
+
+
+def test_who_sends_old_batches_again_and_again_has_the_log_searched_once() -> None:
+    node = Node()
+    append(node.log, idempotent(100), idempotent(101))
+    log = node.restart(clean=True)
+    is_unknown(log, 99)
+    node.fs.fail(Operation.READ, log.directory, errno.EIO)
+    for sequence in (99, 98, 3):
+        is_unknown(log, sequence)
+    # What the search has found is known for all that.
+    is_known(log, 100, 0)
+
+
+def test_for_a_producer_that_came_after_the_restart_the_log_is_not_searched() -> None:
+    node = Node()
+    append(node.log, idempotent(0, pid=OTHER_PID))
+    log = node.restart(clean=True)
+    append(log, idempotent(100))
+    node.fs.fail(Operation.READ, log.directory, errno.EIO)
+    is_unknown(log, 99)
 
 
 STEPS = st.lists(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from dohle.cli import admin_parts
 from dohle.cli.errors import UsageError
 from dohle.cli.options import Commands, add_client_options, add_command, add_family
-from dohle.cli.session import exit_code, report_failures, with_admin
+from dohle.cli.session import exit_code, report_failures, with_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dohle.client import Admin
+    from dohle.client.admin.acls import AclAdmin
     from dohle.core.acls import Acl, AclFilter
 
 _LIST = """\
@@ -90,7 +91,7 @@ def add_parser(commands: Commands) -> None:
         "--match", action="store_true", help="all that apply to the resource, by whatever pattern"
     )
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, list_acls))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.acls, list_acls))
 
     parser = add_command(family, "add", "add ACLs", _ADD, _ADD_EXAMPLES)
     _add_resources(parser)
@@ -119,14 +120,16 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--consumer", action="store_true", help="what a consumer needs")
     parser.add_argument("--deny", action="store_true", help="deny it, whatever else allows it")
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, add_acls))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.acls, add_acls))
 
     parser = add_command(family, "remove", "remove ACLs", _REMOVE, _REMOVE_EXAMPLES)
     _add_resources(parser)
     _add_filters(parser)
     parser.add_argument("--all", action="store_true", help="every ACL there is")
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, remove_acls), match=False)
+    parser.set_defaults(
+        run=lambda args: with_part(args, admin_parts.acls, remove_acls), match=False
+    )
 
 
 def _operation(text: str) -> str:
@@ -171,7 +174,7 @@ def _named(args: argparse.Namespace) -> list[tuple[str, str]]:
 # Listing
 
 
-async def list_acls(args: argparse.Namespace, admin: Admin) -> int:
+async def list_acls(args: argparse.Namespace, admin: AclAdmin) -> int:
     """Print one row per ACL."""
     acls: dict[Acl, None] = {}
     for wanted in _filters(args):
@@ -228,7 +231,7 @@ def _print(args: argparse.Namespace, acls: Iterable[Acl], *, if_empty: str) -> N
 # Adding
 
 
-async def add_acls(args: argparse.Namespace, admin: Admin) -> int:
+async def add_acls(args: argparse.Namespace, admin: AclAdmin) -> int:
     """Add ACLs, and print those that are there now."""
     results = await admin.create_acls(_wanted(args))
     _print(args, report_failures(results), if_empty="nothing was added")
@@ -282,7 +285,7 @@ def _wanted(args: argparse.Namespace) -> list[Acl]:
 # Removing
 
 
-async def remove_acls(args: argparse.Namespace, admin: Admin) -> int:
+async def remove_acls(args: argparse.Namespace, admin: AclAdmin) -> int:
     """Remove ACLs, and print those that were there."""
     narrowing = (args.principal, args.host, args.operation, args.permission)
     if not args.all and not _named(args) and not any(narrowing):

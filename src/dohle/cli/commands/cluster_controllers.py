@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, NamedTuple
 
+from dohle.cli import admin_parts
 from dohle.cli.errors import CliError, UsageError
 from dohle.cli.options import Commands, add_client_options, add_command, node_id
-from dohle.cli.session import with_admin
+from dohle.cli.session import with_part
 
 if TYPE_CHECKING:
-    from dohle.client import Admin, VoterKey
+    from dohle.client import VoterKey
+    from dohle.client.admin.cluster import ClusterAdmin
     from dohle.client.net.addresses import Address
     from dohle.core.ids import Uuid
 
@@ -72,7 +74,7 @@ def add_parsers(family: Commands) -> None:
         help="the directory.id of its metadata log (default: that of the voter with this id)",
     )
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, _remove))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.cluster, _remove))
 
 
 def _directory_id(text: str) -> Uuid:
@@ -91,12 +93,12 @@ def _run_add(args: argparse.Namespace) -> int:
         raise UsageError("the --config has the names of its listeners: leave out --listener-name")
     added = _from_file(args.config) if args.config else _named(args.controller, args.listener_name)
 
-    async def add(args: argparse.Namespace, admin: Admin) -> int:
+    async def add(args: argparse.Namespace, admin: ClusterAdmin) -> int:
         await admin.add_voter(added.key, added.endpoints)
         _print(args, added.key, "added")
         return 0
 
-    return with_admin(args, add)
+    return with_part(args, admin_parts.cluster, add)
 
 
 def _named(text: str, listener: str | None) -> _Added:
@@ -135,7 +137,7 @@ def _from_file(path: str) -> _Added:
     return _Added(VoterKey(config.node_id, found.directory_id), endpoints)
 
 
-async def _remove(args: argparse.Namespace, admin: Admin) -> int:
+async def _remove(args: argparse.Namespace, admin: ClusterAdmin) -> int:
     from dohle.client import VoterKey
     from dohle.core.ids import BrokerId
     from dohle.core.uuid import ZERO_UUID

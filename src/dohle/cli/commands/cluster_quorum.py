@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from dohle.cli import admin_parts
 from dohle.cli.options import Commands, add_client_options, add_command
-from dohle.cli.session import with_admin
+from dohle.cli.session import with_part
 
 if TYPE_CHECKING:
-    from dohle.client import Admin, QuorumDescription, QuorumReplica
+    from dohle.client import QuorumDescription, QuorumReplica
+    from dohle.client.admin.cluster import ClusterAdmin
 
 _QUORUM = """\
 Show who leads the quorum of controllers, who votes in it, who only reads its
@@ -27,10 +29,10 @@ def add_parser(family: Commands) -> None:
     help = "show the controllers and how far they are"
     parser = add_command(family, "quorum", help, _QUORUM, _QUORUM_EXAMPLES)
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, _run))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.cluster, _run))
 
 
-async def _run(args: argparse.Namespace, admin: Admin) -> int:
+async def _run(args: argparse.Namespace, admin: ClusterAdmin) -> int:
     from dohle.cli.output import print_fields, print_json, print_table
 
     quorum = await admin.describe_quorum()

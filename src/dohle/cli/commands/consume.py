@@ -1,4 +1,4 @@
-"""``dohle consume``: print the records of a topic, starting anywhere.
+"""``dohle consume``: print the records of topics, starting anywhere.
 
 Partitions are assigned manually, or by a group. Output is raw bytes: the contents of a record reach
 the pipe unchanged.
@@ -7,23 +7,26 @@ the pipe unchanged.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dohle.cli.errors import UsageError
+from dohle.cli.commands.record_filter import Wanted, condition, pattern, record_filter
+from dohle.cli.errors import CliError, UsageError
 from dohle.cli.options import Commands, add_client_options, add_command, escaped, natural, positive
 from dohle.cli.session import find_partitions, with_cluster
+from dohle.cli.times import parse_time
 
 if TYPE_CHECKING:
     from dohle.client import Cluster, ConsumedRecord, Consumer, Start
     from dohle.core.ids import TopicPartition
 
 _DESCRIPTION = """\
-Print the records of a topic. Without -o reading starts at the first available
+Print the records of topics. Without -o reading starts at the first available
 record; without -e, -c or -o e@... it continues until Ctrl-C.
 
-With --group the topic is shared with the other members of the group, reading
+With --group the topics are shared with the other members of the group, reading
 starts at the committed offsets, and what was printed is committed. -o beginning
 (the default) or -o end then says where to start in partitions without a committed
 offset, and -e stops when all assigned partitions have been read.
@@ -32,8 +35,10 @@ Where to start and to stop (-o, once for each):
   beginning, end   the first record; after the last one
   OFFSET           this offset of each partition
   -N               N records before the end of each partition
-  s@TIMESTAMP      the first record at or after this time (in ms since 1970)
-  e@TIMESTAMP      stop before the first record at or after this time
+  @TIME, s@TIME    the first record at or after this time
+  e@TIME           stop before the first record at or after this time
+TIME is a date (2026-01-31T08:00, UTC unless it has a zone), a while ago (-90s,
+-30m, -1h, -2d), now, or milliseconds since 1970.
 """
 _EPILOG = """\
 Formats (-f), as in kcat:
@@ -50,7 +55,10 @@ examples:
   dohle consume orders -e -o -10
   dohle consume orders -p 0 -o 1000 -c 5 -f '%p:%o %k=%s\\n'
   dohle consume orders --group billing
-  dohle consume orders -e -o s@1700000000000 -o e@1700003600000 --json
+  dohle consume orders payments -o @-1h
+  dohle consume --regex 'shop-.*' -e -f '%t %s\\n'
+  dohle consume orders -e --grep coffee --where customer.name=ann --pretty
+  dohle consume orders -e -o @2026-01-31T08:00 -o e@2026-01-31T09:00 --json
 """
 _LEVELS = ("read_committed", "read_uncommitted")
 _NEAR, _FAR = "s@", "e@"
@@ -72,8 +80,14 @@ class OffsetArgument(NamedTuple):
 
 def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = add_command(commands, "consume", "print the records of a topic", _DESCRIPTION, _EPILOG)
-    parser.add_argument("topic", metavar="TOPIC")
+    parser = add_command(commands, "consume", "print the records of topics", _DESCRIPTION, _EPILOG)
+    parser.add_argument("topics", nargs="+", metavar="TOPIC")
+    parser.add_argument(
+        "-r",
+        "--regex",
+        action="store_true",
+        help="TOPIC is a regular expression for whole names; may be several",
+    )
     parser.add_argument(
         "-o",
         "--offset",
@@ -100,6 +114,27 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("-c", "--count", type=positive, metavar="N", help="stop after N records")
     parser.add_argument(
         "-e", "--exit", action="store_true", help="stop at the current end of the partitions"
+    )
+    parser.add_argument(
+        "--grep",
+        type=pattern,
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="only records whose key or value has a match; may be repeated, then all must match",
+    )
+    parser.add_argument(
+        "--where",
+        type=condition,
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="only records whose value is JSON with this field (a.b: b in a); may be repeated",
+    )
+    parser.add_argument(
+        "--pretty",
+        action="store_true",
+        help="print JSON for people: over several lines, values that are JSON as such",
     )
     parser.add_argument(
         "-f",
@@ -134,15 +169,19 @@ def parse_place(text: str) -> OffsetArgument:
     """Parse the value of ``-o``."""
     if text in ("beginning", "end"):
         return OffsetArgument(text)
+    if text.startswith(("@", _NEAR, _FAR)):
+        mark, _, when = text.partition("@")
+        try:
+            return OffsetArgument(_FAR if mark == "e" else _NEAR, parse_time(when))
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
     kind, digits = "at", text
     if text.startswith("-"):
         kind, digits = "tail", text[1:]
-    elif text.startswith((_NEAR, _FAR)):
-        kind, digits = text[:2], text[2:]
     if digits.isascii() and digits.isdigit() and int(digits) < 1 << 63:
         return OffsetArgument(kind, int(digits))
     raise argparse.ArgumentTypeError(
-        f"{text!r} is not a position: use beginning, end, OFFSET, -N, s@TIMESTAMP or e@TIMESTAMP"
+        f"{text!r} is not a position: use beginning, end, OFFSET, -N, @TIME or e@TIME"
     )
 
 
@@ -154,9 +193,14 @@ def run(args: argparse.Namespace) -> int:
         return with_cluster(args, lambda cluster: _consume_group(cluster, args, begin, show))
 
     async def work(cluster: Cluster) -> int:
-        from dohle.client import Admin, Consumer, ConsumerConfig, IsolationLevel, OffsetReset
+        from dohle.client import Consumer, ConsumerConfig, IsolationLevel, OffsetReset
+        from dohle.client.admin.topics import TopicAdmin
 
-        partitions = await find_partitions(Admin(cluster), args.topic, args.partition)
+        partitions = [
+            each
+            for topic in await _names(cluster, args)
+            for each in await find_partitions(TopicAdmin(cluster), topic, args.partition)
+        ]
         stops = await _stops(cluster, partitions, stop_ms)
         config = ConsumerConfig(
             isolation_level=IsolationLevel[args.isolation_level.upper()],
@@ -169,7 +213,7 @@ def run(args: argparse.Namespace) -> int:
                 dict.fromkeys(partitions, _start(begin)),
                 stop_at_end=args.exit or stop_ms is not None,
             )
-            await _print_all(consumer, show, stops, args.count)
+            await _print_all(consumer, show, stops, args)
         return 0
 
     return with_cluster(args, work)
@@ -203,23 +247,53 @@ async def _consume_group(
 ) -> int:
     import asyncio
 
-    from dohle.client import Admin, Consumer, ConsumerConfig, IsolationLevel, OffsetReset
+    from dohle.client import Consumer, ConsumerConfig, IsolationLevel, OffsetReset
+    from dohle.client.admin.topics import TopicAdmin
 
-    await find_partitions(Admin(cluster), args.topic, None)
+    if not args.regex:
+        for topic in args.topics:
+            await find_partitions(TopicAdmin(cluster), topic, None)
+    wanted = _one_pattern(args.topics) if args.regex else args.topics
     config = ConsumerConfig(
         group_id=args.group,
         isolation_level=IsolationLevel[args.isolation_level.upper()],
         auto_offset_reset=OffsetReset.LATEST if begin.kind == "end" else OffsetReset.EARLIEST,
     )
     async with Consumer(cluster, config) as consumer:
-        await consumer.subscribe([args.topic], stop_at_end=args.exit)
+        await consumer.subscribe(wanted, stop_at_end=args.exit)
         try:
-            await _print_all(consumer, show, {}, args.count)
+            await _print_all(consumer, show, {}, args)
         except asyncio.CancelledError:
             # Ctrl-C: everything that was read has been printed, so it is committed.
             await consumer.close(commit=True)
             raise
     return 0
+
+
+def _one_pattern(patterns: Sequence[str]) -> re.Pattern[str]:
+    """Return a pattern that matches what any of these does."""
+    try:
+        for each in patterns:
+            re.compile(each)
+    except re.error as error:
+        raise UsageError(f"{each!r} is not a regular expression: {error}") from None
+    return re.compile("|".join(f"(?:{each})" for each in patterns))
+
+
+async def _names(cluster: Cluster, args: argparse.Namespace) -> Sequence[str]:
+    """Return the topics to read; of a pattern only those that are there now, and not internal."""
+    from dohle.client.admin.topics import TopicAdmin
+
+    if not args.regex:
+        return list(dict.fromkeys(args.topics))
+    pattern = _one_pattern(args.topics)
+    topics = await TopicAdmin(cluster).list_topics()
+    found = sorted(
+        name for name, topic in topics.items() if not topic.is_internal and pattern.fullmatch(name)
+    )
+    if not found:
+        raise CliError(f"no topic matches {' or '.join(args.topics)}; `dohle topic list` shows all")
+    return found
 
 
 def _start(place: OffsetArgument) -> Start:
@@ -241,11 +315,15 @@ def _shower(args: argparse.Namespace) -> Callable[[ConsumedRecord], bytes]:
     """Return the function that turns a record into output."""
     from dohle.cli.commands.record_format import compile_format, to_fields
 
-    if args.json:
+    if args.json or args.pretty:
         if args.format is not None or args.key_separator is not None:
-            raise UsageError("--json has its own format: do not combine it with -f or -K")
+            raise UsageError("JSON has its own format: do not combine it with -f or -K")
         from dohle.cli.output import json_line
 
+        if args.pretty:
+            from dohle.cli.commands.record_format import pretty
+
+            return pretty
         return lambda item: json_line(to_fields(item)).encode()
     null = b"NULL" if args.null else b""
     if args.format is not None:
@@ -267,11 +345,12 @@ async def _stops(
     cluster: Cluster, partitions: list[TopicPartition], stop_ms: int | None
 ) -> dict[TopicPartition, int]:
     """Return the offsets to stop at; partitions without one are read to their end."""
-    from dohle.client import Admin, Since
+    from dohle.client import Since
+    from dohle.client.admin.topics import TopicAdmin
 
     if stop_ms is None:
         return {}
-    found = await Admin(cluster).list_offsets(dict.fromkeys(partitions, Since(stop_ms)))
+    found = await TopicAdmin(cluster).list_offsets(dict.fromkeys(partitions, Since(stop_ms)))
     return {partition: place.offset for partition, place in found.ok().items() if place.offset >= 0}
 
 
@@ -279,7 +358,7 @@ async def _print_all(
     consumer: Consumer,
     show: Callable[[ConsumedRecord], bytes],
     stops: dict[TopicPartition, int],
-    count: int | None,
+    args: argparse.Namespace,
 ) -> None:
     from dohle.cli.progress import Progress
     from dohle.core.ids import TopicPartition
@@ -287,9 +366,13 @@ async def _print_all(
     is_terminal = sys.stdout.isatty()
     progress = Progress(is_shown=not is_terminal)
     output = sys.stdout.buffer
-    left = sys.maxsize if count is None else count
+    is_wanted: Wanted | None = record_filter(args.grep, args.where)
+    left = sys.maxsize if args.count is None else args.count
     while left and not _is_done(consumer, stops):
-        items = await consumer.poll(timeout_ms=_POLL_MS, max_records=min(left, _POLL_RECORDS))
+        # What is read is committed: with a group no more than may be printed.
+        is_bounded = is_wanted is None or args.group is not None
+        records_max = min(left, _POLL_RECORDS) if is_bounded else _POLL_RECORDS
+        items = await consumer.poll(timeout_ms=_POLL_MS, max_records=records_max)
         if stops:
             ends = {one: stops.get(one, sys.maxsize) for one in consumer.assignment}
             items = [
@@ -297,6 +380,8 @@ async def _print_all(
                 for item in items
                 if item.record.offset < ends[TopicPartition(item.topic, item.partition)]
             ]
+        if is_wanted is not None:
+            items = list(filter(is_wanted, items))[:left]
         shown = b"".join([show(item) for item in items])
         left -= len(items)
         if is_terminal:

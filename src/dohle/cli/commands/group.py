@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from dohle.cli import admin_parts
 from dohle.cli.commands.group_reset import add_reset_offsets
 from dohle.cli.errors import report_error
 from dohle.cli.options import Commands, add_client_options, add_command, add_family
-from dohle.cli.session import describe_kafka_error, exit_code, with_admin
+from dohle.cli.session import describe_kafka_error, exit_code, with_admin, with_part
 
 if TYPE_CHECKING:
     from dohle.client import Admin
+    from dohle.client.admin.groups import GroupAdmin
     from dohle.core.errors import KafkaError
 
 _LIST = """\
@@ -65,7 +67,7 @@ def add_parser(commands: Commands) -> None:
         help="only groups with this protocol",
     )
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, list_groups))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.groups, list_groups))
     help = "show offsets, lag and members"
     parser = add_command(family, "describe", help, _DESCRIBE, _DESCRIBE_EXAMPLES)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help="default: all groups")
@@ -81,11 +83,11 @@ def add_parser(commands: Commands) -> None:
         "--if-exists", action="store_true", help=("ignore groups that do not exist")
     )
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, delete_groups))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.groups, delete_groups))
     add_reset_offsets(family)
 
 
-async def list_groups(args: argparse.Namespace, admin: Admin) -> int:
+async def list_groups(args: argparse.Namespace, admin: GroupAdmin) -> int:
     """Print one row per group."""
     from dohle.cli.output import print_rows
 
@@ -119,7 +121,7 @@ async def describe_groups(args: argparse.Namespace, admin: Admin) -> int:
     return exit_code(results)
 
 
-async def delete_groups(args: argparse.Namespace, admin: Admin) -> int:
+async def delete_groups(args: argparse.Namespace, admin: GroupAdmin) -> int:
     """Delete groups by name."""
     from dohle.core.errors import ErrorCode
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from dohle.cli.errors import CliError, UsageError
 from dohle.cli.options import Commands, add_client_options, add_command, escaped, natural
-from dohle.cli.session import describe_kafka_error, with_cluster
+from dohle.cli.session import with_cluster
 
 if TYPE_CHECKING:
-    from asyncio import Future
-
-    from dohle.client import Cluster, Producer, ProducerConfig, RecordMetadata
-    from dohle.core.errors import KafkaError
+    from dohle.client import Cluster, ProducerConfig
 
 _DESCRIPTION = """\
 Write records to a topic: each line of stdin is a value, or with -K a key and
 a value. The command ends when all records are written, and fails if one is not.
 With --json it prints partition and offset of each record.
+
+With --input json each line is a record as `dohle consume --json` prints it: key,
+value and headers, which may be binary, partition and timestamp are kept, so that a
+pipe copies a topic, and a file of such lines is a backup. Only "value" is needed;
+keys, values and headers may also be plain texts.
+
+Large input is sent in large batches; on a terminal it is told how far it is.
 """
 _EXAMPLES = """\
 examples:
@@ -27,10 +30,14 @@ examples:
   dohle produce orders -K: < orders.txt
   dohle produce orders -K '\\t' -Z -H source=import --codec zstd < orders.tsv
   dohle produce orders -p 2 --acks 1 < orders.txt
+  dohle consume orders -e --json | dohle produce copy --input json
+  dohle consume orders -e --json | zstd > orders.zst        (a backup)
+  zstdcat orders.zst | dohle produce orders --input json    (and back)
 
 exit codes: 0 all records are written, 1 at least one is not, 2 wrong command line
 """
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_INPUTS = ("lines", "json")
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 # How long to wait for a topic that the cluster creates on demand.
@@ -43,6 +50,18 @@ def add_parser(commands: Commands) -> None:
         commands, "produce", "write lines of stdin to a topic", _DESCRIPTION, _EXAMPLES
     )
     parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "-i",
+        "--input",
+        choices=_INPUTS,
+        default=_INPUTS[0],
+        help="what lines are: values (perhaps with keys), or records in JSON (default: lines)",
+    )
+    parser.add_argument(
+        "--ignore-partition",
+        action="store_true",
+        help="with --input json: choose partitions by keys, whatever the records say",
+    )
     parser.add_argument(
         "-K",
         "-k",
@@ -102,15 +121,25 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 def run(args: argparse.Namespace) -> int:
     """Send line by line."""
+    if args.input == "json" and (args.key_separator is not None or args.null):
+        raise UsageError("--input json says what keys and nulls are: use it without -K and -Z")
+    if args.ignore_partition and args.input != "json":
+        raise UsageError("--ignore-partition is for --input json: lines have no partition")
     config = _producer_config(args)
 
     async def work(cluster: Cluster) -> int:
+        from dohle.cli.commands.produce_input import ProduceInput
         from dohle.client import Producer
 
-        await _find_topic(cluster, args.topic)
-        sending = _Sending(args)
+        partitions = await _find_topic(cluster, args.topic)
+        if args.partition is not None and args.partition not in partitions:
+            raise CliError(
+                f"{args.topic} has {len(partitions)} partitions, from 0 on, and no partition "
+                f"{args.partition}"
+            )
         async with Producer(cluster, config) as producer:
-            await sending.send_all(producer)
+            sending = ProduceInput(args, cluster, producer, partitions)
+            await sending.send_all()
         return sending.finish()
 
     return with_cluster(args, work)
@@ -127,16 +156,17 @@ def _producer_config(args: argparse.Namespace) -> ProducerConfig:
     return ProducerConfig(acks=acks, enable_idempotence=idempotent, codec=Codec[args.codec.upper()])
 
 
-async def _find_topic(cluster: Cluster, name: str) -> None:
-    """Make sure that the topic exists; asking for it may create it."""
+async def _find_topic(cluster: Cluster, name: str) -> list[int]:
+    """Return the partitions of the topic; asking for it may create it."""
     from dohle.core.errors import ErrorCode, KafkaError
     from dohle.core.ids import TopicName
 
-    async def look() -> None:
-        await cluster.topic(TopicName(name), allow_auto_topic_creation=True)
+    async def look() -> list[int]:
+        topic = await cluster.topic(TopicName(name), allow_auto_topic_creation=True)
+        return sorted(topic.partitions)
 
     try:
-        await cluster.retry(f"topic {name}", look, timeout_ms=_CREATION_TIMEOUT_MS)
+        return await cluster.retry(f"topic {name}", look, timeout_ms=_CREATION_TIMEOUT_MS)
     except KafkaError as error:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         cause = error.__cause__
@@ -146,92 +176,3 @@ async def _find_topic(cluster: Cluster, name: str) -> None:
                 f"automatically: run `dohle topic create {name}`"
             ) from None
         raise
-
-
-class _Sending:
-    """One run: what was sent, and the outcome."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        from dohle.cli.commands.record_lines import LineFormat
-        from dohle.cli.progress import Progress
-
-        self._args = args
-        self._format = LineFormat(args.key_separator, args.null)
-        self._failures = 0
-        self._first_failure: KafkaError | None = None
-        self._closed_pipe: BrokenPipeError | None = None
-        self._is_flush_due = False
-        is_typed = sys.stdin.isatty()
-        if is_typed and sys.stderr.isatty():
-            print("each line is a record; Ctrl-D ends", file=sys.stderr)
-        self._progress = Progress(is_shown=not is_typed and not (args.json and sys.stdout.isatty()))
-
-    async def send_all(self, producer: Producer) -> None:
-        """Send until the input ends or a record fails."""
-        from dohle.cli.commands.record_lines import read_lines
-
-        args = self._args
-        async for lines in read_lines(sys.stdin.fileno()):
-            for line in lines:
-                key, value = self._format.split(line)
-                future = await producer.send_soon(
-                    args.topic, value, key=key, partition=args.partition, headers=args.header
-                )
-                future.add_done_callback(self._note)
-            self._progress.add(len(lines), sum(map(len, lines)))
-            if self._failures or self._closed_pipe:
-                return
-
-    def _note(self, future: Future[RecordMetadata]) -> None:
-        from dohle.core.errors import KafkaError
-
-        if future.cancelled():
-            return
-        error = future.exception()
-        if error is None:
-            if self._args.json and self._closed_pipe is None:
-                self._print(future.result())
-                if not self._is_flush_due:
-                    self._is_flush_due = True
-                    future.get_loop().call_soon(self._flush)
-            return
-        self._failures += 1
-        if self._first_failure is None and isinstance(error, KafkaError):
-            self._first_failure = error
-
-    def _print(self, written: RecordMetadata) -> None:
-        from dohle.cli.output import print_json
-
-        try:
-            print_json(
-                {
-                    "topic": written.topic,
-                    "partition": written.partition,
-                    "offset": written.offset,
-                    "timestamp": written.timestamp,
-                }
-            )
-        except BrokenPipeError as error:
-            # The loop that called this would only log it.
-            self._closed_pipe = error
-
-    def _flush(self) -> None:
-        """Print at once, in one write, what one response brought."""
-        self._is_flush_due = False
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError as error:
-            self._closed_pipe = error
-
-    def finish(self) -> int:
-        """Raise if anything failed."""
-        self._progress.end()
-        if self._closed_pipe is not None:
-            raise self._closed_pipe
-        if self._failures:
-            why = self._first_failure
-            because = "" if why is None else f": {describe_kafka_error(why)}"
-            raise CliError(
-                f"{self._failures} of {self._progress.records} records were not written{because}"
-            )
-        return 0

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from dohle.cli import admin_parts
 from dohle.cli.errors import UsageError
 from dohle.cli.options import Commands, add_client_options, add_command, add_family
-from dohle.cli.session import exit_code, report_failures, with_admin
+from dohle.cli.session import exit_code, report_failures, with_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dohle.client import Admin
-    from dohle.client.admin.quotas import QuotaEntity, QuotaFilter
+    from dohle.client.admin.quotas import QuotaAdmin, QuotaEntity, QuotaFilter
 
 _LIST = """\
 List quotas: all of them, or those of a user, a client id, both, or an address. Of
@@ -62,19 +62,19 @@ def add_parser(commands: Commands) -> None:
     parser = add_command(family, "list", "list quotas", _LIST, _LIST_EXAMPLES)
     _add_entity(parser)
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, list_quotas))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.quotas, list_quotas))
 
     parser = add_command(family, "set", "set quotas", _SET, _SET_EXAMPLES)
     parser.add_argument("quotas", nargs="+", metavar="KEY=VALUE")
     _add_entity(parser)
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, set_quotas))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.quotas, set_quotas))
 
     parser = add_command(family, "remove", "remove quotas", _REMOVE, _REMOVE_EXAMPLES)
     parser.add_argument("keys", nargs="*", metavar="KEY", help="only these (default: all)")
     _add_entity(parser)
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, remove_quotas))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.quotas, remove_quotas))
 
 
 def _add_entity(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +112,7 @@ def _named(args: argparse.Namespace) -> QuotaEntity:
 # Listing
 
 
-async def list_quotas(args: argparse.Namespace, admin: Admin) -> int:
+async def list_quotas(args: argparse.Namespace, admin: QuotaAdmin) -> int:
     """Print one row per quota."""
     found = await admin.describe_client_quotas(_filters(args))
     _print(
@@ -150,7 +150,7 @@ def _print(
 # Changing
 
 
-async def set_quotas(args: argparse.Namespace, admin: Admin) -> int:
+async def set_quotas(args: argparse.Namespace, admin: QuotaAdmin) -> int:
     """Set quotas, and print those that are set."""
     entity = _named(args)
     values = dict(map(_value, args.quotas))
@@ -175,7 +175,7 @@ def _value(text: str) -> tuple[str, float]:
     return key, number
 
 
-async def remove_quotas(args: argparse.Namespace, admin: Admin) -> int:
+async def remove_quotas(args: argparse.Namespace, admin: QuotaAdmin) -> int:
     """Remove quotas, and print those that were there."""
     entity = _named(args)
     there = (await admin.describe_client_quotas(_filters(args), strict=True)).get(entity, {})

@@ -5,12 +5,13 @@ A format is compiled once into a list of pieces, since it is used for every reco
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dohle.cli.options import unescape
-from dohle.cli.values import RecordHeaders
+from dohle.cli.values import RecordHeaders, Json, to_json
 
 if TYPE_CHECKING:
     from dohle.client import ConsumedRecord
@@ -93,3 +94,31 @@ def to_fields(item: ConsumedRecord) -> dict[str, object]:
         "value": record.value,
         "headers": RecordHeaders(record.headers),
     }
+
+
+def pretty(item: ConsumedRecord) -> bytes:
+    """Return a record as JSON that people read: what is JSON itself is shown as such."""
+    fields: dict[str, Json] = {}
+    for name, value in to_fields(item).items():
+        if isinstance(value, RecordHeaders):
+            fields[name] = {key: _readable(content) for key, content in value.pairs}
+        elif name in ("key", "value"):
+            assert value is None or isinstance(value, bytes)
+            fields[name] = _readable(value)
+        else:
+            fields[name] = to_json(value)
+    return json.dumps(fields, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _readable(value: bytes | None) -> Json:
+    if value is None:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return to_json(value)
+    try:
+        found: Json = json.loads(text)
+    except ValueError:
+        return text
+    return found

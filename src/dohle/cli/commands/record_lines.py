@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
-_CHUNK_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 18
+#: An input that pauses for this long gets what it wrote sent.
+_PAUSE_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,35 +33,51 @@ class LineFormat:
             key, value = key or None, value or None
         return key, value
 
+    def split_all(self, lines: Iterable[bytes]) -> list[tuple[bytes | None, bytes | None]]:
+        """Do the same for many lines."""
+        if self.key_separator is None and not self.empty_is_null:
+            return [(None, line) for line in lines]
+        return list(map(self.split, lines))
+
 
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
-    """Yield the lines of an input without their ends, as they arrive.
+    """Yield the lines of an input without their ends, as they arrive; none when it pauses.
 
     The last line counts even without a line end.
     """
-    rest = b""
+    rest: list[bytes] = []
     async for chunk in _read_chunks(descriptor):
-        *lines, rest = (rest + chunk).split(b"\n")
-        if lines:
+        if not chunk:
+            yield []
+            continue
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        if others:
+            lines = [b"".join(rest), *others]
+            rest = [lines.pop()]
             yield lines
-    if rest:
-        yield [rest]
+    last = b"".join(rest)
+    if last:
+        yield [last]
 
 
 async def _read_chunks(descriptor: int) -> AsyncIterator[bytes]:
+    """Yield what can be read; nothing (once) when there is nothing for a moment."""
     while True:
-        await _wait_until_readable(descriptor)
+        if not await _wait_until_readable(descriptor, _PAUSE_S):
+            yield b""
+            await _wait_until_readable(descriptor, None)
         chunk = os.read(descriptor, _CHUNK_BYTES)
         if not chunk:
             return
         yield chunk
 
 
-async def _wait_until_readable(descriptor: int) -> None:
+async def _wait_until_readable(descriptor: int, timeout_s: float | None) -> bool:
     """Wait for a pipe or a terminal without a thread: a thread could not be interrupted.
 
     The loop must not call back a second time: there may be nothing to read then, and reading
-    blocks.
+    blocks. Tells whether it can be read.
     """
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
@@ -68,8 +86,12 @@ async def _wait_until_readable(descriptor: int) -> None:
     except PermissionError:
         # A file on disk always is, and the loop cannot wait for it.
         await asyncio.sleep(0)
-        return
+        return True
     try:
-        await readable.wait()
+        async with asyncio.timeout(timeout_s):
+            await readable.wait()
+    except TimeoutError:
+        return False
     finally:
         loop.remove_reader(descriptor)
+    return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from dohle.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from dohle.cli.development_security import DevelopmentSecurity
     from dohle.core.config.static import BrokerConfig
     from dohle.server.node import Node
 
@@ -49,6 +51,7 @@ examples:
   dohle start --log-format json --request-log
   dohle start -X metrics.listener=0.0.0.0:9644
   dohle start --tier /mnt/archive
+  dohle start --secure
   dohle start --nodes 3
   dohle start --nodes 3 --ephemeral --listener 127.0.0.1:0
 
@@ -109,6 +112,13 @@ def add_parser(commands: Commands) -> None:
         "--ephemeral",
         action="store_true",
         help="keep the data in a temporary directory that is removed at the end",
+    )
+    parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="for development: let clients in by TLS and a password only, and make what that needs "
+        "in the data directory: an authority, a certificate, and a user admin who may do "
+        "everything (needs dohle[tls]). What is there is used again",
     )
     parser.add_argument(
         "--accept-metadata-loss",
@@ -185,6 +195,10 @@ def _run(args: argparse.Namespace, data: list[str] | None) -> int:
 
     file = {} if args.config is None else read_properties(args.config)
     more = as_dict(args.properties)
+    secured = _secured(args, data) if args.secure else None
+    if secured is not None:
+        # The address is chosen below, as that of any node.
+        file = {name: text for name, text in secured.broker.items() if name != "listeners"}
     refuse_zookeeper_mode(args.config, file)
     _refuse_unreachable(args.listener, args.advertised, more)
     properties = lay_over(
@@ -206,12 +220,36 @@ def _run(args: argparse.Namespace, data: list[str] | None) -> int:
     try:
         return _serve(
             config,
+            client_file=None if secured is None else str(secured.client_file),
             is_ephemeral=args.ephemeral,
             accept_metadata_loss=args.accept_metadata_loss,
             lifeline=sys.stdin.fileno() if args.stop_at_eof else None,
         )
     finally:
         finish_logging(log)
+
+
+def _secured(args: argparse.Namespace, data: list[str] | None) -> DevelopmentSecurity:
+    """Make what ``--secure`` needs, or take what is there."""
+    from pathlib import Path
+
+    from dohle.cli.commands.node_properties import DATA_DEFAULT
+    from dohle.cli.development_security import development_security
+    from dohle.core.config.listeners import SecurityProtocol
+
+    if args.config is not None:
+        raise UsageError(
+            "--secure makes the configuration that --config has: leave out one of them (see "
+            "docs/security.md for a file)"
+        )
+    hosts = [_host_of(address) for address in (args.listener, args.advertised) if address]
+    folder = Path((data or [DATA_DEFAULT])[0])
+    return development_security(folder, SecurityProtocol.SASL_SSL, hosts)
+
+
+def _host_of(address: str) -> str:
+    host, colon, port = address.rpartition(":")
+    return (host if colon and port.isdigit() else address).strip("[]")
 
 
 def _refuse_unreachable(listener: str | None, advertised: str | None, more: dict[str, str]) -> None:
@@ -246,6 +284,7 @@ def _problem_of(path: str) -> str | None:
 def _serve(
     config: BrokerConfig,
     *,
+    client_file: str | None,
     is_ephemeral: bool,
     accept_metadata_loss: bool,
     lifeline: int | None,
@@ -264,7 +303,7 @@ def _serve(
     def on_started(node: Node) -> None:
         nonlocal has_started
         has_started = True
-        _greet(node, is_ephemeral=is_ephemeral)
+        _greet(node, client_file, is_ephemeral=is_ephemeral)
 
     try:
         return run_loop(
@@ -291,8 +330,11 @@ def _serve(
         ) from None
 
 
-def _greet(node: Node, *, is_ephemeral: bool) -> None:
-    """Print where the broker is and what to try, then that it is serving."""
+def _greet(node: Node, client_file: str | None, *, is_ephemeral: bool) -> None:
+    """Print where the broker is and what to try, then that it is serving.
+
+    ``client_file`` is what clients need to be let in, if that was made here.
+    """
     from dohle import __version__
 
     data = ", ".join(node.config.log_dirs) + (" (removed at the end)" if is_ephemeral else "")
@@ -302,23 +344,36 @@ def _greet(node: Node, *, is_ephemeral: bool) -> None:
         f"{name} {node.bootstrap}\n"
         f"data:      {data}\n"
         f"{_metrics_line(node)}"
+        f"{_secured_line(client_file)}"
         "\n"
-        f"{_what_to_try(node)}"
+        f"{_what_to_try(node, client_file)}"
         "Kafka Server started",
         flush=True,
     )
 
 
-def _what_to_try(node: Node) -> str:
+def _what_to_try(node: Node, client_file: str | None) -> str:
     if not node.config.placement.is_broker:
         return ""
     option = "" if _is_default(node.bootstrap) else f" -b {node.bootstrap}"
-    return (
-        "try in another terminal:\n"
-        f"  echo hello | dohle produce greetings{option}\n"
-        f"  dohle consume greetings -e{option}\n"
-        "\n"
+    shown = "try in another terminal:\n"
+    if client_file is not None:
+        shown += f"  export DOHLE_COMMAND_CONFIG={shlex.quote(client_file)}\n"
+    shown += (
+        f"  echo hello | dohle produce greetings{option}\n  dohle consume greetings -e{option}\n"
     )
+    if client_file is not None:
+        shown += (
+            f"  dohle user set alice{option}\n"
+            f"  dohle acl add --principal User:alice --producer --topic greetings{option}\n"
+        )
+    return shown + "\n"
+
+
+def _secured_line(client_file: str | None) -> str:
+    if client_file is None:
+        return ""
+    return f"secured:   by TLS and a password; those of admin are in {client_file}\n"
 
 
 def _metrics_line(node: Node) -> str:

@@ -113,7 +113,7 @@ def _properties(node: LocalNode, nodes: Sequence[LocalNode]) -> dict[str, str]:
 def _refuse(args: argparse.Namespace, data: Sequence[str] | None, more: dict[str, str]) -> None:
     if args.nodes > NODES_MAX:
         raise UsageError(f"--nodes {args.nodes}: no more than {NODES_MAX} run on one machine")
-    for option in ("config", "advertised", "node_id", "accept_metadata_loss"):
+    for option in ("config", "advertised", "node_id", "accept_metadata_loss", "secure"):
         if getattr(args, option):
             shown = option.replace("_", "-")
             raise UsageError(f"--{shown} is for one node, and does not go with --nodes")

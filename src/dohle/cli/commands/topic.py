@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from dohle.cli import admin_parts
 from dohle.cli.errors import UsageError, report_error
 from dohle.cli.options import (
     Commands,
@@ -21,10 +22,12 @@ from dohle.cli.session import (
     no_such_topic,
     report_failures,
     with_admin,
+    with_part,
 )
 
 if TYPE_CHECKING:
     from dohle.client import Admin, TopicInfo
+    from dohle.client.admin.topics import TopicAdmin
 
 _CREATE_EXAMPLES = """\
 examples:
@@ -65,7 +68,7 @@ def add_parser(commands: Commands) -> None:
     text = "List all topics, including internal ones."
     parser = add_command(family, "list", "list all topics", text, _LIST_EXAMPLES)
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, list_topics))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.topics, list_topics))
     text = (
         "Show topics: partitions with leader, replicas, in-sync replicas and offsets, and the\n"
         "configs that were set for the topic. Of a compacted topic also what part of it is dirty,\n"
@@ -91,7 +94,7 @@ def add_parser(commands: Commands) -> None:
         "--if-exists", action="store_true", help=("ignore topics that do not exist")
     )
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, delete_topics))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.topics, delete_topics))
 
 
 def _add_create(family: Commands) -> None:
@@ -119,7 +122,7 @@ def _add_create(family: Commands) -> None:
         "--validate-only", action="store_true", help="only check whether they could be created"
     )
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, create_topics))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.topics, create_topics))
 
 
 def _add_alter(family: Commands) -> None:
@@ -151,7 +154,7 @@ def _run_alter(args: argparse.Namespace) -> int:
     return with_admin(args, alter_topic)
 
 
-async def create_topics(args: argparse.Namespace, admin: Admin) -> int:
+async def create_topics(args: argparse.Namespace, admin: TopicAdmin) -> int:
     """Create topics with the same settings."""
     from dohle.client import NewTopic, Results
     from dohle.core.errors import ErrorCode
@@ -186,7 +189,7 @@ async def create_topics(args: argparse.Namespace, admin: Admin) -> int:
     return exit_code(results)
 
 
-async def list_topics(args: argparse.Namespace, admin: Admin) -> int:
+async def list_topics(args: argparse.Namespace, admin: TopicAdmin) -> int:
     """Print one row per topic."""
     from dohle.cli.output import print_rows
 
@@ -254,7 +257,7 @@ async def alter_topic(args: argparse.Namespace, admin: Admin) -> int:
     return 0
 
 
-async def delete_topics(args: argparse.Namespace, admin: Admin) -> int:
+async def delete_topics(args: argparse.Namespace, admin: TopicAdmin) -> int:
     """Delete topics by name."""
     from dohle.client import KafkaError, Results
     from dohle.core.errors import ErrorCode

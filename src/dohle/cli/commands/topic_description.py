@@ -32,12 +32,9 @@ from dohle.core.uuid import uuid_to_text
 
 if TYPE_CHECKING:
     from dohle.client import Admin, OffsetInfo, PartitionInfo, PartitionReassignment, TopicInfo
-    from dohle.client.admin.values import (
-        ConfigEntry,
-        EligibleLeaders,
-        LogDirDescription,
-        ReplicaCleaning,
-    )
+    from dohle.client.admin.config_values import ConfigEntry
+    from dohle.client.admin.log_dir_values import LogDirDescription, ReplicaCleaning
+    from dohle.client.admin.topic_values import EligibleLeaders
 
 #: Columns that are shown only if there is something in them.
 _SELDOM = ("elr", "lastKnownElr", "offlineReplicas")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from dohle.cli import admin_parts
 from dohle.cli.errors import CliError, UsageError, report_error
 from dohle.cli.options import (
     Commands,
@@ -21,10 +22,12 @@ from dohle.cli.session import (
     find_partitions,
     report_failures,
     with_admin,
+    with_part,
 )
 
 if TYPE_CHECKING:
     from dohle.client import Admin, ProducerDescription, TransactionDescription
+    from dohle.client.admin.transactions import TransactionAdmin
     from dohle.core.errors import KafkaError
 
 _LIST_EXAMPLES = """\
@@ -102,12 +105,16 @@ def add_parser(commands: Commands) -> None:
         "--pattern", metavar="REGEX", help="only ids that match this regular expression"
     )
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, list_transactions))
+    parser.set_defaults(
+        run=lambda args: with_part(args, admin_parts.transactions, list_transactions)
+    )
     help = "show producers, states and partitions"
     parser = add_command(family, "describe", help, _DESCRIBE, _DESCRIBE_EXAMPLES)
     parser.add_argument("ids", nargs="+", metavar="ID", help="a transactional id")
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, describe_transactions))
+    parser.set_defaults(
+        run=lambda args: with_part(args, admin_parts.transactions, describe_transactions)
+    )
     help = "show the producers of partitions"
     parser = add_command(family, "producers", help, _PRODUCERS, _PRODUCERS_EXAMPLES)
     parser.add_argument("topic", type=topic_partitions, metavar="TOPIC[:P,P]")
@@ -128,7 +135,7 @@ def add_parser(commands: Commands) -> None:
     parser.set_defaults(run=_run_abort)
 
 
-async def list_transactions(args: argparse.Namespace, admin: Admin) -> int:
+async def list_transactions(args: argparse.Namespace, admin: TransactionAdmin) -> int:
     """Print one row per transactional id."""
     from dohle.cli.output import print_rows
 
@@ -151,7 +158,7 @@ async def list_transactions(args: argparse.Namespace, admin: Admin) -> int:
     return 0
 
 
-async def describe_transactions(args: argparse.Namespace, admin: Admin) -> int:
+async def describe_transactions(args: argparse.Namespace, admin: TransactionAdmin) -> int:
     """Print all details of transactional ids."""
     from dohle.cli.output import print_rows
 
@@ -218,13 +225,13 @@ def _run_abort(args: argparse.Namespace) -> int:
     if (args.id is None) != by_partition:
         raise UsageError("say what to abort: an ID, or --partition TOPIC:P and --start-offset N")
     if not by_partition:
-        return with_admin(args, _abort_by_id)
+        return with_part(args, admin_parts.transactions, _abort_by_id)
     if args.partition is None or args.start_offset is None or len(args.partition[1] or ()) != 1:
         raise UsageError("give both --partition TOPIC:P, with one partition, and --start-offset N")
     return with_admin(args, _abort_hanging)
 
 
-async def _abort_by_id(args: argparse.Namespace, admin: Admin) -> int:
+async def _abort_by_id(args: argparse.Namespace, admin: TransactionAdmin) -> int:
     described = await admin.describe_transactions([args.id])
     for error in described.errors.values():
         # Fencing would create an unused id.

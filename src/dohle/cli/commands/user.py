@@ -6,12 +6,13 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from dohle.cli import admin_parts
 from dohle.cli.errors import CliError, UsageError
 from dohle.cli.options import Commands, add_client_options, add_command, add_family, positive
-from dohle.cli.session import report_failures, with_admin
+from dohle.cli.session import report_failures, with_part
 
 if TYPE_CHECKING:
-    from dohle.client import Admin
+    from dohle.client.admin.users import UserAdmin
     from dohle.security.scram import ScramMechanism
 
 #: Where the password of the user that is set comes from, if it is not asked for.
@@ -51,7 +52,7 @@ def add_parser(commands: Commands) -> None:
     parser = add_command(family, "list", "list users", _LIST, _LIST_EXAMPLES)
     parser.add_argument("users", nargs="*", metavar="USER", help="only these (default: all)")
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, _list))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.users, _list))
     parser = add_command(family, "set", "set the password of a user", _SET, _SET_EXAMPLES)
     _add_mechanism(parser)
     parser.add_argument(
@@ -67,7 +68,7 @@ def add_parser(commands: Commands) -> None:
     )
     _add_mechanism(parser)
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: with_admin(args, _remove))
+    parser.set_defaults(run=lambda args: with_part(args, admin_parts.users, _remove))
 
 
 def _add_mechanism(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +87,7 @@ def _mechanism(args: argparse.Namespace) -> ScramMechanism:
     return MECHANISMS[args.mechanism]
 
 
-async def _list(args: argparse.Namespace, admin: Admin) -> int:
+async def _list(args: argparse.Namespace, admin: UserAdmin) -> int:
     from dohle.cli.output import print_rows
 
     results = await admin.describe_users(args.users)
@@ -112,13 +113,13 @@ def run_set(args: argparse.Namespace) -> int:
         raise UsageError("the password is empty")
     given = password
 
-    async def work(args: argparse.Namespace, admin: Admin) -> int:
+    async def work(args: argparse.Namespace, admin: UserAdmin) -> int:
         await admin.set_password(args.user, _mechanism(args), given, args.iterations)
         return 0
 
-    return with_admin(args, work)
+    return with_part(args, admin_parts.users, work)
 
 
-async def _remove(args: argparse.Namespace, admin: Admin) -> int:
+async def _remove(args: argparse.Namespace, admin: UserAdmin) -> int:
     await admin.remove_password(args.user, _mechanism(args))
     return 0

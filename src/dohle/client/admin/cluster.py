@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dohle.client.admin.requests import AdminRequests, sort_out
-from dohle.client.admin.results import Results
-from dohle.client.admin.values import (
+from dohle.client.admin.cluster_values import (
     BrokerDescription,
     ClusterDescription,
     ElectionType,
@@ -16,6 +14,8 @@ from dohle.client.admin.values import (
     UpgradeType,
     VoterKey,
 )
+from dohle.client.admin.requests import AdminRequests, sort_out
+from dohle.client.admin.results import Results
 from dohle.client.errors import answered_error
 from dohle.client.net.addresses import Address
 from dohle.client.net.connection import Connection

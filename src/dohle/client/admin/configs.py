@@ -10,9 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from dohle.client.admin.requests import AdminRequests, Ask, sort_out
-from dohle.client.admin.results import Results
-from dohle.client.admin.values import (
+from dohle.client.admin.config_values import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
@@ -20,6 +18,8 @@ from dohle.client.admin.values import (
     ConfigSynonym,
     ResourceType,
 )
+from dohle.client.admin.requests import AdminRequests, Ask, sort_out
+from dohle.client.admin.results import Results
 from dohle.client.net.connection import Connection
 from dohle.core.config.definition import ConfigType
 from dohle.core.errors import ErrorCode, KafkaError

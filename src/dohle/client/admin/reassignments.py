@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
+from dohle.client.admin.cluster_values import PartitionReassignment, PartitionReplica
 from dohle.client.admin.requests import AdminRequests, sort_out
 from dohle.client.admin.results import Results
-from dohle.client.admin.values import PartitionReassignment, PartitionReplica
 from dohle.client.errors import answered_error
 from dohle.client.net.connection import Connection
 from dohle.core.errors import KafkaError

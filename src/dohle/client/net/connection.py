@@ -22,7 +22,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, NewType, TypeVar
+from typing import TYPE_CHECKING, Any, NewType, TypeVar
 
 from dohle import __version__
 from dohle.client.config import ClientConfig
@@ -34,7 +34,6 @@ from dohle.client.errors import (
 )
 from dohle.client.net.addresses import Address
 from dohle.client.net.frames import FrameProtocol
-from dohle.client.net.login import Login
 from dohle.client.net.versions import BrokerVersions, api_versions_refused
 from dohle.core.errors import KafkaError
 from dohle.core.host import Host
@@ -44,6 +43,9 @@ from dohle.protocol.framing import encode_request, parse_response_header
 from dohle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from dohle.protocol.schema import Buffer, Records, Request, Response, VersionRange
 from dohle.security.client import WITH_SASL
+
+if TYPE_CHECKING:
+    from dohle.client.net.login import Login
 
 _Answer = TypeVar("_Answer", bound=Response)
 
@@ -112,6 +114,9 @@ class Connection:
         try:
             self._versions = BrokerVersions(str(address), (await self.ask_versions()).api_keys)
             if config.security.protocol in WITH_SASL:
+                # Most clients do not log in, and start quicker without.
+                from dohle.client.net.login import Login
+
                 self._login = Login(str(address), config.security.account, host, self._ask_at_once)
                 await self._log_in()
         except BaseException:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 from dohle.client.errors import AuthenticationFailed
+from dohle.client.net.tokens import get_token
 from dohle.core.host import Host
 from dohle.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -15,8 +16,10 @@ from dohle.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHan
 from dohle.protocol.schema import Request, Response
 from dohle.security.client import SaslAccount
 from dohle.security.mechanism import SaslRefused
+from dohle.security.oauthbearer import KVSEP, oauth_message
 from dohle.security.plain import plain_token
 from dohle.security.scram import MECHANISMS, ScramClient
+from dohle.security.token_source import TokenSource
 
 #: Asks the broker.
 Ask = Callable[[Request, type[Response]], Awaitable[Response]]
@@ -37,6 +40,8 @@ class Login:
         if account is None:
             self._fail("there is no user to log in with: set sasl.jaas.config")
         await self._shake_hands(account.mechanism)
+        if account.tokens is not None:
+            return await self._bear_token(account.tokens)
         mechanism = MECHANISMS.get(account.mechanism)
         if mechanism is None:
             answer = await self._send(plain_token(account.user, account.password))
@@ -49,6 +54,19 @@ class Login:
             scram.confirmed(answer.auth_bytes)
         except SaslRefused as refused:
             self._fail(str(refused) or "the broker's answer makes no sense")
+        return answer.session_lifetime_ms
+
+    async def _bear_token(self, source: TokenSource) -> int:
+        try:
+            token = await get_token(source, self._host)
+            message = oauth_message(token.text, token.extensions)
+        except SaslRefused as refused:
+            self._fail(str(refused))
+        answer = await self._send(message)
+        if answer.auth_bytes:
+            # The broker says what is wrong, and wants to hear that this was understood.
+            await self._send(KVSEP)
+            self._fail(answer.auth_bytes.decode(errors="replace"))
         return answer.session_lifetime_ms
 
     async def _shake_hands(self, mechanism: str) -> None:

@@ -9,6 +9,7 @@ from dohle.core.config.broker import BROKER_CONFIGS
 from dohle.security.client import ClientSecurity
 from dohle.security.jaas import jaas_text
 from dohle.security.refusal import refusal
+from dohle.security.token_source import OF_LIBRDKAFKA
 
 #: Of librdkafka, which has files and users where Java has stores and JAAS.
 _CA, _CERTIFICATE, _KEY = "ssl.ca.location", "ssl.certificate.location", "ssl.key.location"
@@ -17,12 +18,14 @@ _TEXTS = {
     "ssl.certificate.pem": "ssl.keystore.certificate.chain",
     "ssl.key.pem": "ssl.keystore.key",
 }
+#: What the program itself gives: a function as in confluent-kafka, or an object as in aiokafka.
+_PROVIDERS = ("oauth.cb", "sasl.oauth.token.provider")
 _USER, _PASSWORD = ("sasl.username", "sasl.user.name"), "sasl.password"
 
 
 def is_about_security(name: str) -> bool:
     """Tell whether a setting is one of these, with dots or with underscores."""
-    return dotted(name) == "security.protocol" or name.startswith(
+    return dotted(name) in ("security.protocol", _PROVIDERS[0]) or name.startswith(
         ("ssl.", "sasl.", "ssl_", "sasl_")
     )
 
@@ -36,12 +39,14 @@ def known_names() -> list[str]:
     """Return all names there are; Java's that mean nothing here are among them."""
     of_java = [name for name in BROKER_CONFIGS if name.startswith(("ssl.", "sasl."))]
     of_librdkafka = [_CA, _CA_TEXT, _CERTIFICATE, _KEY, *_TEXTS, "sasl.mechanisms", *_USER]
+    of_librdkafka += [*OF_LIBRDKAFKA, *_PROVIDERS]
     return ["security.protocol", "sasl.mechanism", *of_java, *of_librdkafka, _PASSWORD]
 
 
 def security_of(named: Mapping[str, Any]) -> ClientSecurity:
     """Return what these settings mean; INVALID_CONFIG if they cannot be used."""
-    texts = {name: str(value) for name, value in named.items()}
+    provider = next((named[name] for name in _PROVIDERS if name in named), None)
+    texts = {name: str(value) for name, value in named.items() if name not in _PROVIDERS}
     if "sasl.mechanisms" in texts:
         texts["sasl.mechanism"] = texts.pop("sasl.mechanisms")
     if _CA in texts:
@@ -54,7 +59,7 @@ def security_of(named: Mapping[str, Any]) -> ClientSecurity:
     if user is not None and password is not None:
         mechanism = texts.get("sasl.mechanism", "")
         texts["sasl.jaas.config"] = jaas_text(mechanism, user, password)
-    return ClientSecurity.from_properties(texts)
+    return ClientSecurity.from_properties(texts, provider)
 
 
 def _take_own_certificate(texts: dict[str, str]) -> None:

@@ -19,7 +19,7 @@ from dohle.core.config.quorum import QUORUM_CONFIGS
 from dohle.core.config.quotas import QUOTA_CONFIGS
 from dohle.core.config.replication import REPLICATION_CONFIGS
 from dohle.core.config.tier import TIER_CONFIGS
-from dohle.core.config.tls import SASL_CONFIGS, TLS_CONFIGS
+from dohle.core.config.tls import OAUTH_CONFIGS, SASL_CONFIGS, TLS_CONFIGS
 from dohle.core.config.topic import TOPIC_CONFIGS
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
@@ -502,6 +502,7 @@ def _table() -> dict[str, ConfigKey]:
     keys += REPLICATION_CONFIGS
     keys += TIER_CONFIGS
     keys += SASL_CONFIGS
+    keys += OAUTH_CONFIGS
     keys += TLS_CONFIGS
     keys += CONFIGS_WITHOUT_EFFECT
     keys += (_default_of_topics(key) for key in TOPIC_CONFIGS.values() if key.synonyms)

@@ -59,8 +59,8 @@ SASL_CONFIGS: Final[tuple[ConfigKey, ...]] = (
         "sasl.enabled.mechanisms",
         _LIST,
         ("GSSAPI",),
-        "How clients may log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Kafka's default, GSSAPI, is "
-        "not served: a listener with SASL needs another value.",
+        "How clients may log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Kafka's "
+        "default, GSSAPI, is not served: a listener with SASL needs another value.",
         ListOf(may_be_empty=True),
     ),
     _row(
@@ -89,6 +89,105 @@ SASL_CONFIGS: Final[tuple[ConfigKey, ...]] = (
         ConfigType.INT,
         524_288,
         "The largest request of a client that has not logged in yet.",
+        update_mode=UpdateMode.READ_ONLY,
+    ),
+)
+
+OAUTH_CONFIGS: Final[tuple[ConfigKey, ...]] = (
+    _row(
+        "sasl.oauthbearer.clock.skew.seconds",
+        ConfigType.INT,
+        30,
+        "How far the clock of whoever has signed a token may differ from this one.",
+        update_mode=UpdateMode.READ_ONLY,
+    ),
+    _row(
+        "sasl.oauthbearer.expected.audience",
+        _LIST,
+        (),
+        "Whom a token must be for: one of these. If empty, tokens that are for somebody are "
+        "refused.",
+        ListOf(may_be_empty=True),
+        UpdateMode.READ_ONLY,
+    ),
+    _row(
+        "sasl.oauthbearer.expected.issuer",
+        _STRING,
+        None,
+        "Who must have issued a token. If not set, anybody whose key is in the JWKS.",
+        update_mode=UpdateMode.READ_ONLY,
+    ),
+    _row(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        ConfigType.LONG,
+        3_600_000,
+        "How often the keys are read again. A file is also read when it has changed.",
+        update_mode=UpdateMode.READ_ONLY,
+    ),
+    _row(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        ConfigType.LONG,
+        10_000,
+        "For how long it is tried to read the keys when the node starts.",
+        update_mode=UpdateMode.READ_ONLY,
+    ),
+    _row(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        ConfigType.LONG,
+        100,
+        "How long to wait before the first try after one that failed.",
+        update_mode=UpdateMode.READ_ONLY,
+    ),
+    _row(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        _STRING,
+        None,
+        "Where the keys are that sign tokens: file:///PATH or https://... If not set, a listener "
+        "with OAUTHBEARER is refused; Kafka takes unsigned tokens then.",
+        update_mode=UpdateMode.READ_ONLY,
+    ),
+    _row(
+        "sasl.oauthbearer.scope.claim.name",
+        _STRING,
+        "scope",
+        "The claim of a token with its scope.",
+        update_mode=UpdateMode.READ_ONLY,
+    ),
+    _row(
+        "sasl.oauthbearer.sub.claim.name",
+        _STRING,
+        "sub",
+        "The claim of a token with the name of the user.",
+        update_mode=UpdateMode.READ_ONLY,
+    ),
+    _row(
+        "sasl.oauthbearer.client.credentials.client.id",
+        _STRING,
+        None,
+        "The id by which this node asks for its tokens. If not set, it is in sasl.jaas.config, or "
+        "the tokens are in a file.",
+        update_mode=UpdateMode.READ_ONLY,
+    ),
+    _row(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        _PASSWORD,
+        None,
+        "The secret that goes with that id. If not set, it is in sasl.jaas.config.",
+        update_mode=UpdateMode.READ_ONLY,
+    ),
+    _row(
+        "sasl.oauthbearer.scope",
+        _STRING,
+        None,
+        "The scope that this node asks for. If not set, that of the authorization server.",
+        update_mode=UpdateMode.READ_ONLY,
+    ),
+    _row(
+        "sasl.oauthbearer.token.endpoint.url",
+        _STRING,
+        None,
+        "Where this node gets its own tokens, if it logs in by OAUTHBEARER: file:///PATH or "
+        "https://... If not set, it does not.",
         update_mode=UpdateMode.READ_ONLY,
     ),
 )

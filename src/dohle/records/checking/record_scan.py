@@ -9,7 +9,8 @@ pieces as they are decompressed.
 
 Producers often send records of one size, or small ones. A run of such records is checked together
 (``equal_run``, ``mixed_run``), many times faster than one by one (``one_by_one``). Larger ones of
-mixed sizes are followed with fewer looks at each (``sized_run``). Runs are exact, and what they
+mixed sizes are followed with fewer looks at each (``sized_run``). A record that comes alone is
+known at a glance (``only_record``). Runs are exact, and what they
 leave is followed singly: so when they are tried decides nothing but the time that it takes. Slices
 of views are slow, so records are read in the memory that a view shows a part of.
 """
@@ -24,6 +25,7 @@ from dohle.records.checking.equal_run import scan_equal_run
 from dohle.records.checking.layouts import SAME_LAYOUT, find_layout, forget_layout, remember_layout
 from dohle.records.checking.mixed_run import SIZE_MAX, scan_mixed_run
 from dohle.records.checking.one_by_one import follow_singly
+from dohle.records.checking.only_record import is_key_null
 from dohle.records.checking.record_reader import RecordReader
 from dohle.records.checking.sized_run import SIZE_MIN as SIZED_MIN
 from dohle.records.checking.sized_run import scan_sized_run
@@ -83,6 +85,8 @@ def begin_scan(
     Takes the first step, and returns those that are left if there are any.
     If it ``may_stop``, they end after the first offset delta that does not count from zero.
     """
+    if count == 1 and (has_null_key := is_key_null(records)) is not None:
+        return _new(Summary, (base_timestamp, base_timestamp, True, has_null_key))
     total = len(records)
     shape = find_layout(count, total)
     if shape is not None:

@@ -23,6 +23,8 @@ from dohle.server.channel import (
 from dohle.server.channels.envelope import unwrap, wrap
 from dohle.server.channels.link import ControllerLink, NotController
 from dohle.server.net.outcome import CloseConnection
+from dohle.server.net.slices import Slices
+from dohle.server.net.turns import Turns
 from dohle.server.quorum.commands import COMMANDS
 from dohle.server.quorum.voter_changes import VoterChange, voter_change_failed
 
@@ -32,9 +34,12 @@ logger = logging.getLogger("dohle.server")
 class ActiveController:
     """The channel to the active controller over a link."""
 
-    def __init__(self, link: ControllerLink, guard: ClientGuard | None = None) -> None:
+    def __init__(
+        self, link: ControllerLink, turns: Turns, guard: ClientGuard | None = None
+    ) -> None:
         """``guard`` is for what clients ask of the controller of this node."""
         self._link = link
+        self._turns = turns
         self._guard = guard
 
     async def send(self, request: Request, answer: type[R], version: int | None = None) -> R:
@@ -42,14 +47,14 @@ class ActiveController:
         try:
             return await self._link.ask(_Own(request, answer, version))
         except KafkaError as error:
-            return failed(request, answer, ApiError.of(error))
+            return await self._failed(request, answer, ApiError.of(error))
 
     async def forward(self, client: Client, request: Request, answer: type[R]) -> R:
         """Have the controller decide about a client's request, in the client's name (A11)."""
         try:
             found = await self._link.ask(_Forwarded(client, request, answer, self._guard))
         except KafkaError as error:
-            return failed(request, answer, ApiError.of(error))
+            return await self._failed(request, answer, ApiError.of(error))
         if not isinstance(found, ErrorCode):
             return found
         if found is ErrorCode.UNSUPPORTED_VERSION:
@@ -60,7 +65,22 @@ class ActiveController:
             type(request).__name__,
             found.name,
         )
-        return failed(request, answer, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, ""))
+        return await self._failed(request, answer, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, ""))
+
+    async def _failed(self, request: Request, answer: type[R], error: ApiError) -> R:
+        """Return the response to a request that failed as a whole."""
+        response: Response
+        if isinstance(request, DescribeQuorumRequest):
+            response = DescribeQuorumResponse(
+                error_code=error.code, error_message=error.message or ""
+            )
+        elif isinstance(request, VoterChange):
+            response = voter_change_failed(request, error)
+        else:
+            steps = COMMANDS[type(request)].fail(request, error)
+            response = await Slices(self._turns).run(steps)
+        assert isinstance(response, answer), "a failure answers its own request"
+        return response
 
     def controller_range(self, api_key: int, /) -> VersionRange | None:
         """Return the versions of an API that the controller serves; None if that is not known."""
@@ -110,17 +130,3 @@ def _from_controller(reply: R) -> R:
     if is_not_controllers(reply):
         raise NotController
     return reply
-
-
-def failed(request: Request, answer: type[R], error: ApiError) -> R:
-    """Return the response to a request that failed as a whole."""
-    if isinstance(request, DescribeQuorumRequest):
-        response: Response = DescribeQuorumResponse(
-            error_code=error.code, error_message=error.message or ""
-        )
-    elif isinstance(request, VoterChange):
-        response = voter_change_failed(request, error)
-    else:
-        response = COMMANDS[type(request)].failed(request, error)
-    assert isinstance(response, answer), "a failure answers its own request"
-    return response

@@ -16,6 +16,7 @@ from dohle.server.channel import (
 )
 from dohle.server.channels.active_controller import ActiveController
 from dohle.server.channels.link import ControllerLink, LinkLimits
+from dohle.server.net.turns import Turns
 from dohle.server.security import controller_security
 
 _GIVE_UP_MS = 60_000
@@ -34,6 +35,7 @@ class RemoteChannels:
         loop: AbstractEventLoop,
         host: Host,
         config: BrokerConfig,
+        turns: Turns,
         find_leader: Callable[[], ControllerEndpoint | None],
         local: DecidingController | None = None,
         guard: ClientGuard | None = None,
@@ -51,7 +53,7 @@ class RemoteChannels:
             limits = LinkLimits(give_up_ms, timeout_ms, waiting_max)
             made = ControllerLink(loop, host, config.node_id, find_leader, local, limits, security)
             self._links.append(made)
-            return ActiveController(made, guard)
+            return ActiveController(made, turns, guard)
 
         self.channels = ControllerChannels(
             forwarding=link(_GIVE_UP_MS, _FORWARDED_MAX),

@@ -19,11 +19,6 @@ from dohle.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from dohle.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
-)
 from dohle.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -48,7 +43,7 @@ def refused(request: Request) -> PlainSteps[Response]:
         return (yield from special(request))
     command = COMMANDS.get(type(request))
     if command is not None:
-        return command.failed(request, ApiError(_DENIED, _MESSAGE))
+        return (yield from command.fail(request, ApiError(_DENIED, _MESSAGE)))
     answer: type[Any] = find_api(request.API_KEY).response()
     fields = {"error_code": _DENIED, "error_message": _MESSAGE}
     known = answer.__annotations__
@@ -88,22 +83,7 @@ def _refused_moves(
     return AlterReplicaLogDirsResponse(results=results)
 
 
-def _refused_credentials(
-    request: AlterUserScramCredentialsRequest,
-) -> PlainSteps[AlterUserScramCredentialsResponse]:
-    names = [each.name for each in request.deletions]
-    names += [each.name for each in request.upsertions]
-    results = yield from mapped(
-        lambda user: AlterUserScramCredentialsResult(
-            user=user, error_code=_DENIED, error_message=_MESSAGE
-        ),
-        dict.fromkeys(names),
-    )
-    return AlterUserScramCredentialsResponse(results=results)
-
-
 _SPECIAL: dict[type[Request], Callable[[Any], PlainSteps[Response]]] = {
     AlterReplicaLogDirsRequest: _refused_moves,
-    AlterUserScramCredentialsRequest: _refused_credentials,
     WriteTxnMarkersRequest: lambda request: refused_markers(request, _DENIED),
 }

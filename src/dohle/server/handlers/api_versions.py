@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode
@@ -43,7 +43,7 @@ def with_api_versions(handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, Handle
     def handle(
         server: Frontend, context: RequestContext, request: ApiVersionsRequest
     ) -> ApiVersionsResponse:
-        return _api_versions(server, context, request, found)
+        return _api_versions(server, context, request, served)
 
     def unsupported() -> ApiVersionsResponse:
         own = _range(ApiKey.API_VERSIONS, found[ApiKey.API_VERSIONS])
@@ -51,6 +51,7 @@ def with_api_versions(handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, Handle
 
     key, handler = serves(ApiKey.API_VERSIONS, handle, unsupported=unsupported)
     found[key] = handler
+    served = tuple(_range(key, found[key]) for key in sorted(found))
     return found
 
 
@@ -58,7 +59,7 @@ def _api_versions(
     server: Frontend,
     context: RequestContext,
     request: ApiVersionsRequest,
-    handlers: Mapping[ApiKey, Handler],
+    served: Sequence[ApiVersion],
 ) -> ApiVersionsResponse:
     if context.version >= 3:
         names = (request.client_software_name, request.client_software_version)
@@ -80,23 +81,22 @@ def _api_versions(
         if level > 0 and name in SUPPORTED_FEATURES
     )
     return ApiVersionsResponse(
-        api_keys=_served(server, handlers),
+        api_keys=_understood(server, served),
         supported_features=supported,
         finalized_features_epoch=image.offset,
         finalized_features=finalized,
     )
 
 
-def _served(server: Frontend, handlers: Mapping[ApiKey, Handler]) -> tuple[ApiVersion, ...]:
-    served = (_range(key, handlers[key]) for key in sorted(handlers))
-    return tuple(found for one in served if (found := _common(server, one)) is not None)
+def _understood(server: Frontend, served: Sequence[ApiVersion]) -> tuple[ApiVersion, ...]:
+    """Leave out the versions that only this node knows, if the controller has to answer."""
+    found = (one if one.api_key not in FORWARDABLE else _common(server, one) for one in served)
+    return tuple(one for one in found if one is not None)
 
 
 def _common(server: Frontend, served: ApiVersion) -> ApiVersion | None:
     """Return the versions that the controller understands too, if it is asked for its answer."""
-    of_controller = None
-    if served.api_key in FORWARDABLE:
-        of_controller = server.controller_range(served.api_key)
+    of_controller = server.controller_range(served.api_key)
     if of_controller is None:
         return served
     lowest = max(served.min_version, of_controller.lowest)

@@ -11,12 +11,13 @@ import logging
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicPartition
 from dohle.core.seams import Clock
 from dohle.replication.partition import (
+    NOTHING,
     REPLICA_LAG_MS_MAX,
     UNKNOWN_BROKER_EPOCH,
     Effects,
@@ -31,6 +32,7 @@ logger = logging.getLogger("dohle.server")
 
 #: Called once with the result: NONE if it is committed, or why that is not known.
 CommitWaiter = Callable[[ErrorCode], None]
+_NOBODY_WAITED = cast("Effects[CommitWaiter]", NOTHING)
 
 
 class _Timer(NamedTuple):
@@ -70,12 +72,11 @@ class Commits:
 
     def write(self, partitions: Collection[Partition]) -> None:
         """Write what was appended, with one system call for each partition."""
-        now_ms = self._clock.monotonic_ms()
         if len(partitions) == 1:
             (partition,) = partitions
-            self._tell_of_write(partition, self._write(partition, now_ms))
+            self._tell_of_write(partition, self._write(partition))
             return
-        written = [(partition, self._write(partition, now_ms)) for partition in partitions]
+        written = [(partition, self._write(partition)) for partition in partitions]
         # Not before all is written: whoever is told may append, and the buffers that hold the
         # records are used again after this.
         for partition, effects in written:
@@ -98,14 +99,17 @@ class Commits:
         _call(partition.on_failed)
         self._recheck(partition.key)
 
-    def _write(self, partition: Partition, now_ms: int) -> Effects[CommitWaiter] | None:
-        log = partition.log
+    def _write(self, partition: Partition) -> Effects[CommitWaiter] | None:
+        log, replication = partition.log, partition.replication
         try:
             log.write_appends()
-            effects = partition.replication.appended(log.log_end_offset, now_ms)
-            high_watermark = effects[0]
-            if high_watermark is not None:
-                log.update_high_watermark(high_watermark)
+            end_offset = log.log_end_offset
+            if replication.commit_alone(end_offset):
+                log.update_high_watermark(end_offset)
+                return _NOBODY_WAITED
+            effects = replication.appended(end_offset, self._clock.monotonic_ms())
+            if effects.high_watermark is not None:
+                log.update_high_watermark(effects.high_watermark)
         except KafkaError:
             # The directory is offline now, and its produce requests are told so.
             return None

@@ -104,13 +104,18 @@ class Command:
 
     #: In steps, where a request may be about many things.
     decide: Callable[[CommandTurn, Any], Decision[Any] | PlainSteps[Decision[Any]]]
-    failed: Callable[[Any, ApiError], Response]
+    failed: Callable[[Any, ApiError], Response | PlainSteps[Response]]
     #: How long a request may wait for its turn; None if there is no limit.
     timeout_ms: Callable[[Any, ControllerContext], int | None] = lambda *_: None
     #: Called with the image behind the records, when they have been appended.
     appended: Callable[[CommandTurn, Any, ClusterImage], None] = lambda *_: None
     #: What of a response the version of its request can carry.
     fit: Callable[[Any, int], Response] = lambda response, _: response
+
+    def fail(self, request: Request, error: ApiError) -> PlainSteps[Response]:
+        """Return the response to a request that fails as a whole, in as many steps as it needs."""
+        response = self.failed(request, error)
+        return response if isinstance(response, Response) else (yield from response)
 
 
 def _create_topics(

@@ -180,7 +180,7 @@ class Controller:
             is_late = error.code is ErrorCode.REQUEST_TIMED_OUT
             if is_late and isinstance(request, BrokerHeartbeatRequest):
                 self.counts.timed_out_heartbeats += 1
-            return command.failed(request, ApiError.of(error))
+            return await Slices(self._turns).run(command.fail(request, ApiError.of(error)))
         if decision.reason is not None:
             self._refusals.tell(request, decision.reason)
         response: Response = decision.reply

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dohle.client import Admin, Cluster, End, NewTopic
-from dohle.client.admin.values import (
+from dohle.client.admin.config_values import (
     AlterOp,
     ConfigChange,
     ConfigResource,

@@ -93,7 +93,9 @@ class ProducerState:
     __slots__ = (
         "_config",
         "_last_snapshot_offset",
+        "_loaded_end",
         "_producers",
+        "_recalled",
         "_verifications",
         "map_end_offset",
         "partition",
@@ -115,7 +117,11 @@ class ProducerState:
         #: The first offset whose batches are not in this state.
         self.map_end_offset = 0
         self._last_snapshot_offset = 0
+        # Below this offset, batches are known by the snapshot that was loaded: one of a producer.
+        self._loaded_end = 0
         self._producers: dict[int, ProducerEntry] = {}
+        # The oldest batch of those producers for whose earlier ones the log has been searched.
+        self._recalled: dict[int, BatchMetadata] = {}
         self._verifications: dict[int, VerificationState] = {}
         #: Those that hold the last stable offset back.
         self.transactions = OpenTransactions()
@@ -178,7 +184,9 @@ class ProducerState:
     def forgot_before(self, batch: Batch) -> ProducerEntry | None:
         """Return the entry of a producer whose batch may be one that a snapshot did not keep.
 
-        It has the known epoch and is older than all that are remembered, and those are too few.
+        It has the known epoch and is older than all that are remembered, and those are too few, the
+        oldest is from a snapshot, and it was not searched for yet. So whoever sends old batches
+        again and again has the log searched once.
         """
         entry = self._producers.get(batch.producer_id)
         if (
@@ -187,14 +195,19 @@ class ProducerState:
             or not 0 < len(entry.batches) < BATCHES_RETAINED
         ):
             return None
-        oldest = entry.batches[0].first_sequence
+        oldest = entry.batches[0]
+        if oldest.last_offset >= self._loaded_end or oldest == self._recalled.get(
+            batch.producer_id
+        ):
+            return None
         # Sequences go round: half of them lie before any of them.
-        distance = (oldest - batch.base_sequence) & 0x7FFF_FFFF
+        distance = (oldest.first_sequence - batch.base_sequence) & 0x7FFF_FFFF
         return entry if 0 < distance < 1 << 30 else None
 
     def recall(self, entry: ProducerEntry) -> None:
-        """Know a producer by an entry that has more of its batches."""
+        """Know a producer by an entry that has those of its batches that the log has."""
         self._producers[entry.producer_id] = entry
+        self._recalled[entry.producer_id] = entry.batches[0]
 
     def commit(self, plan: AppendPlan) -> None:
         """Apply a plan whose batches and aborted transactions are in their files."""
@@ -384,6 +397,7 @@ class ProducerState:
             entry = self._producers.get(producer_id)
             if entry is not None and self._is_expired(entry, now_ms):
                 del self._producers[producer_id]
+                self._recalled.pop(producer_id, None)
             if number % _LOOKED_AT_IN_A_STEP == 0:
                 yield
         for number, producer_id in enumerate(tuple(self._verifications), 1):
@@ -456,6 +470,8 @@ class ProducerState:
 
     def _clear(self) -> None:
         self._producers.clear()
+        self._recalled.clear()
+        self._loaded_end = 0
         self.transactions.load(())
 
     def _load_snapshot(self, log_start_offset: int, now_ms: int) -> None:
@@ -469,7 +485,7 @@ class ProducerState:
             for entry in self._producers.values()
             if entry.has_open_transaction
         )
-        self._last_snapshot_offset = self.map_end_offset = offset
+        self._last_snapshot_offset = self.map_end_offset = self._loaded_end = offset
 
 
 def _marker_in(batch: Batch) -> EndTransactionMarker | None:
