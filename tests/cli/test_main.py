@@ -117,7 +117,9 @@ def test_the_examples_of_a_command_can_be_parsed(
     main([*arguments, "--help"])
     parser = build_parser()
     shown = [
-        shlex.split(line.partition("|")[0] if "| jq" in line else line.rpartition("| ")[2])
+        shlex.split(
+            line.partition("|")[0] if "| jq" in line else line.rpartition("| ")[2], comments=True
+        )
         for line in capsys.readouterr().out.splitlines()
         if line.startswith("  ") and " dohle " in f" {line}"
     ]

@@ -31,8 +31,8 @@ examples:
   dohle produce orders -K '\\t' -Z -H source=import --codec zstd < orders.tsv
   dohle produce orders -p 2 --acks 1 < orders.txt
   dohle consume orders -e --json | dohle produce copy --input json
-  dohle consume orders -e --json | zstd > orders.zst        (a backup)
-  zstdcat orders.zst | dohle produce orders --input json    (and back)
+  dohle consume orders -e --json | zstd > orders.zst        # a backup
+  zstdcat orders.zst | dohle produce orders --input json    # and back
 
 exit codes: 0 all records are written, 1 at least one is not, 2 wrong command line
 """

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dohle.cli.options import unescape
-from dohle.cli.values import RecordHeaders, Json, to_json
+from dohle.cli.values import Json, RecordHeaders, to_json
 
 if TYPE_CHECKING:
     from dohle.client import ConsumedRecord

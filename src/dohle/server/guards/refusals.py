@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dohle.core.errors import ErrorCode
-from dohle.core.steps import PlainSteps, mapped, mapped_steps
+from dohle.core.steps import PlainSteps, mapped_steps
 from dohle.metadata.decision import ApiError
 from dohle.protocol.apis import find_api
 from dohle.protocol.messages.alter_replica_log_dirs import (
