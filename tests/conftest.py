@@ -79,11 +79,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadGroupScheduling
 
-    class Groups(LoadGroupScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return _group_of(config.rootpath / nodeid.partition("::")[0]) or nodeid
-
-    return Groups(config, log)
+    scheduler = LoadGroupScheduling(config, log)
+    scheduler._split_scope = lambda test: _group_of(config.rootpath / test.split("::")[0]) or test
+    return scheduler
 
 
 @pytest.hookimpl(trylast=True)

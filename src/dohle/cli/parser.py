@@ -33,14 +33,6 @@ class CommandParser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
 
-def subparsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the parsers of the commands below, by their names without aliases."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return {name: each for name, each in action.choices.items() if name not in _ALIASES}
-    return {}
-
-
 def add_aliases(parser: argparse.ArgumentParser) -> None:
     """Let short names stand for commands, here and below."""
     for action in parser._actions:

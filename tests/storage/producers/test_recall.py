@@ -113,7 +113,7 @@ def test_who_sends_old_batches_again_and_again_has_the_log_searched_once() -> No
     append(node.log, idempotent(100), idempotent(101))
     log = node.restart(clean=True)
     is_unknown(log, 99)
-    node.fs.fail(Operation.READ, log.directory, errno.EIO)
+    node.disk.fail(Operation.READ, log.directory, errno.EIO)
     for sequence in (99, 98, 3):
         is_unknown(log, sequence)
     # What the search has found is known for all that.
@@ -125,7 +125,7 @@ def test_for_a_producer_that_came_after_the_restart_the_log_is_not_searched() ->
     append(node.log, idempotent(0, pid=OTHER_PID))
     log = node.restart(clean=True)
     append(log, idempotent(100))
-    node.fs.fail(Operation.READ, log.directory, errno.EIO)
+    node.disk.fail(Operation.READ, log.directory, errno.EIO)
     is_unknown(log, 99)
 
 
