@@ -24,11 +24,11 @@ from dohle.replication.partition import Follower, Pulse
 if TYPE_CHECKING:
     from dohle.replication.fetch_sessions import SessionPartition
 
-#: So many partitions are dealt with in one step.
+#: How many partitions are dealt with in one step.
 PARTITIONS_PER_STEP = 64
 #: So often all partitions of a session are looked at.
 LOOK_AT_ALL_MS = 5_000
-#: So many partitions of closed sessions are let go of with each that is added.
+#: How many partitions of closed sessions are let go of with each that is added.
 _LET_GO_AT_ONCE = 2
 
 

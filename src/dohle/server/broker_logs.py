@@ -84,7 +84,7 @@ class BrokerLogs:
                 )
 
     def _log_configs(self) -> Callable[[TopicPartition], LogConfig]:
-        """Return what tells the settings of a log: the same for all of a topic."""
+        """Return a function that gives a log its settings; the logs of a topic share them."""
         settings = cache(lambda topic: TopicSettings.of(topic, self._topic_values(topic)))
         return lambda partition: settings(partition.topic).log
 

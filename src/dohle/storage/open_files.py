@@ -18,7 +18,7 @@ from weakref import ref
 from dohle.storage.files import File
 
 CACHED_DEFAULT = 256
-#: So many descriptors a node needs before its first segment and connection.
+#: How many descriptors a node needs before its first segment and connection.
 _ALWAYS_OPEN = 32
 
 

@@ -28,7 +28,7 @@ _NEXT_PART = GroupTimerKey("offsets", "cleaning")
 
 #: About so many offsets or groups are looked at in a part.
 _PART = 500
-#: So many offsets of a topic at once.
+#: How many offsets of a topic at once.
 _AT_ONCE = 100
 
 #: Yields after each look how many offsets it was about; what is to be written is noted elsewhere.
