@@ -1,4 +1,4 @@
-"""What the listeners of a node need to know who their clients are, made from its configs."""
+"""What the listeners of a node need to authenticate their clients, made from its configs."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ class Entrances:
         self._credentials = credentials
         self._around: Surroundings | None = None
         self._made: dict[str, _Made] = {}
-        #: For the salts of users that do not exist: these are the same at all listeners and after
-        #: all changes of settings, as those of users are who do.
+        #: For the salts of users that do not exist: they stay the same at all listeners and
+        #: after changes of settings, as the salts of real users do.
         self._made_up_key = b""
         self._timer: TimerHandle | None = None
         self._keys: dict[KeyPlace, KeySource] = {}
@@ -179,7 +179,7 @@ class Entrances:
         return tls, sasl
 
     def check(self, texts: Mapping[str, str]) -> None:
-        """Refuse settings by which a listener could not go on; they are not in force yet."""
+        """Refuse settings that a listener could not work with; they are not in force yet."""
         for made in self._made.values():
             if _stamp(made.listener, texts) != made.stamp:
                 self._renewed(made, texts)
@@ -373,7 +373,7 @@ def _session_ms(texts: Mapping[str, str], listener: str, mechanism: str) -> int:
 
 
 def inter_broker_security(config: BrokerConfig) -> ClientSecurity:
-    """Return how this node shows other brokers who it is."""
+    """Return how this node authenticates to other brokers."""
     placement = config.placement
     return _link_security(
         config,
@@ -384,7 +384,7 @@ def inter_broker_security(config: BrokerConfig) -> ClientSecurity:
 
 
 def controller_security(config: BrokerConfig) -> ClientSecurity:
-    """Return how this node shows controllers who it is."""
+    """Return how this node authenticates to controllers."""
     placement = config.placement
     first = next(iter(placement.controller_listener_names), "")
     return _link_security(

@@ -106,7 +106,7 @@ class LoginGate:
     def _take_bare_token(
         self, frame: memoryview, connection: Connection, login: SaslLogin
     ) -> Frame | LateFrame | Future[Any] | None:
-        """Take a token without a header, and answer with one; after a failure there is no answer."""
+        """Take a token without a header, and answer with one; there is no answer to a failure."""
         answered = login.token(bytes(frame), self._now_s())
         if answered.failure is None:
             reply: Frame = [_SIZE.pack(len(answered.reply)) + answered.reply]

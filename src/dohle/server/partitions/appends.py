@@ -74,7 +74,7 @@ class RefusedByLog(KafkaError):
 
 #: A partition and what was appended to it. Writing it may still fail.
 Appended = tuple[Partition, AppendInfo]
-#: What an append returns that is done. (A union of types takes longer to make than to look at.)
+#: What a finished append returns. (Kept here: it takes longer to make a union than to look at it.)
 DONE = (tuple, KafkaError)
 
 #: A partition, or why there is none, the records for it, and the guard of transactional ones.

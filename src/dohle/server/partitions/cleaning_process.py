@@ -58,7 +58,7 @@ class CleaningProcess:
         *,
         is_paced: bool,
     ) -> Work:
-        """Return who does the computing of the next round, and whether the throttle is asked."""
+        """Return what computes the next round, and whether the throttle is asked."""
         here = RoundWork(fs, clock, throttle, on_written)
         if self._rounds_in_thread:
             self._rounds_in_thread -= 1
@@ -162,7 +162,7 @@ class _WorkApart:
 
     def _ask(self, child: ChildProcess, request: object) -> object:
         try:
-            # Either this sees that it was stopped, or who stops it sees the process.
+            # Either this sees that it was stopped, or whoever stops it sees the process.
             self._ensure_not_stopped()
             answer = self._exchange(child, request)
         except (OSError, EOFError):

@@ -60,7 +60,7 @@ def periodic_tasks(
 
 
 def _fence_stale_broker(turn: CommandTurn) -> PlainSteps[Decision[bool]]:
-    """Fence one broker that was not heard of for too long: others see that before the next."""
+    """Fence one broker whose session has ended: others see that before the next is fenced."""
     broker = turn.heartbeats.find_stale(turn.image, turn.now_ms)
     if broker is None:
         return Decision((), reply=False)

@@ -60,7 +60,7 @@ logger = logging.getLogger("dohle.server")
 _LATEST, _EARLIEST = -1, -2
 #: An answer has at least one batch, however large it is.
 _RESPONSE_BYTES_MAX = 2**31 - 1
-#: What an answer has beside the records, mostly at most; and for how large a one memory is kept.
+#: How much most answers have beside the records; and up to which size memory is kept for them.
 _ANSWER_BYTES = 64 * 1024
 _KEPT_BYTES_MAX = 16 * 1024 * 1024
 #: A leader that refuses for so long is told of: mostly it is about to hear that it leads.
