@@ -26,7 +26,7 @@ from dohle.protocol.record_framing import CoordinatorRecord
 _EXPIRY_TIMER = GroupTimerKey("offsets", "expiry")
 _NEXT_PART = GroupTimerKey("offsets", "cleaning")
 
-#: About so many offsets or groups are looked at in a part.
+#: About how many offsets or groups are looked at in one part.
 _PART = 500
 #: How many offsets of a topic at once.
 _AT_ONCE = 100

@@ -57,7 +57,7 @@ class PendingClose:
     _disk_error: OSError | None = None
 
     def rounds(self) -> Iterator[list[Callable[[], None]]]:
-        """Yield what is to be done: each round when that before is done, all of it in any threads.
+        """Yield rounds of jobs: each round after the one before, its jobs in any threads.
 
         What fails is known to ``complete``.
         """
