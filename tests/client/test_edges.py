@@ -179,7 +179,7 @@ def test_a_topic_that_comes_after_its_subscribers_is_found_soon_and_its_absence_
             assert (await anext(consumer)).value == b"late"
 
     run(body())
-    assert told() == [f"group of-{topic}: there is no topic {topic}; it is waited for"]
+    assert told() == [f"group of-{topic}: topic {topic} does not exist; waiting for it"]
 
 
 def test_a_name_that_no_topic_can_have_is_refused_when_it_is_subscribed_to(

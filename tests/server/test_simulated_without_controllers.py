@@ -145,7 +145,7 @@ def test_the_active_controller_tells_of_brokers_that_come_and_go(
         cluster.kill(5)
         cluster.world.run_for(15)
         (fenced,) = told()
-        assert fenced.startswith("broker 5 is fenced: it was not heard of for 9000 ms.")
+        assert fenced.startswith("broker 5 is fenced: it has not been heard from for 9000 ms.")
         cluster.start(5)
         cluster.await_started()
         assert told() == [there]

@@ -33,15 +33,15 @@ def add_security_options(parser: argparse.ArgumentParser, *, is_global: bool) ->
         "--tls",
         metavar="CA.pem",
         default=unset,
-        help="connect with TLS, and trust the certificates in this file (system: those of the "
-        "system)",
+        help="connect with TLS, and trust the certificates in this file, or with 'system' "
+        "those of this machine",
     )
     parser.add_argument(
         "--sasl",
         metavar="MECHANISM:USER",
         default=unset,
-        help="log in by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; the password is asked for, or in "
-        f"the environment variable {PASSWORD_VARIABLE}",
+        help="log in with PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; the password is taken from the "
+        f"environment variable {PASSWORD_VARIABLE}, or asked for",
     )
 
 

@@ -64,8 +64,11 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def add_family(commands: Commands, name: str, help: str, description: str) -> Commands:
+def add_family(
+    commands: Commands, name: str, help: str, description: str | None = None
+) -> Commands:
     """Declare a family of commands, such as ``topic``, and return the parser for its members."""
+    description = description or f"{help[0].upper()}{help[1:]}."
     family = commands.add_parser(name, help=help, description=description)
     return family.add_subparsers(title="commands", metavar="COMMAND", required=True)
 

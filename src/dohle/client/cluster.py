@@ -127,7 +127,7 @@ class Cluster:
         reason = f"no broker can be reached: {'; '.join(failures)}"
         if not self._is_unreachable:
             # Whoever waits for it is told at the end of its time, which may be a minute away.
-            logger.warning("%s; trying on", reason)
+            logger.warning("%s; still trying", reason)
             self._is_unreachable = True
         raise ConnectionClosed(reason)
 

@@ -69,7 +69,7 @@ async def ask_nodes(
                 del pending[key]
         left = [errors[key] for key in pending]
         if left:
-            # One that tells of wrong metadata has it asked for again.
+            # An error that means stale metadata has it refreshed.
             raise next((each for each in left if each.code.refreshes_metadata), left[0])
 
     try:

@@ -109,7 +109,7 @@ def mapped_steps(
     return tuple(found)
 
 
-#: So many objects are freed in one step.
+#: How many objects are freed in one step.
 _FREED_AT_ONCE = 500
 
 
@@ -120,7 +120,7 @@ def let_go(items: list[Any]) -> PlainSteps[None]:
         yield
 
 
-#: So many items are sorted in one step.
+#: How many items are sorted in one step.
 _SORTED_AT_ONCE = 1_000
 
 

@@ -35,7 +35,7 @@ from dohle.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
-#: So many leaders are elected at a time when nobody asked for them.
+#: How many leaders are elected at a time when nobody asked for them.
 _ELECTIONS_MAX = 1_000
 
 

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-#: So many are kept, the newest. Kafka keeps 1,028.
+#: How many are kept, the newest. Kafka keeps 1,028.
 SAMPLES_MAX = 1024
 
 #: The quantiles that ready-made dashboards ask for.

@@ -164,7 +164,7 @@ def poll_change(replica: Replica, leader: Leader) -> None:
 
 
 def fail_change(replica: Replica) -> None:
-    """Tell who asked for a change that this node does not lead any more."""
+    """Tell the sender of a pending change that this node does not lead any more."""
     if replica.change is not None:
         _end(replica, ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader has changed")
 

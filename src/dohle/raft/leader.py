@@ -9,9 +9,9 @@ from dohle.raft.membership import Voter
 from dohle.raft.values import ElectionState, ReplicaKey
 from dohle.raft.voters import VoterSet, key_of
 
-#: An observer that was not heard of for so long is forgotten.
+#: An observer that has not fetched for this long is forgotten.
 OBSERVER_SESSION_MS = 300_000
-#: Beyond that observers are served, but nobody hears of them.
+#: Observers beyond this number are served, but not listed.
 OBSERVERS_MAX = 10_000
 
 
@@ -119,7 +119,7 @@ class Leader:
         return ranked[len(ranked) // 2] if ranked else _known(None)
 
     def advance(self, own_offset: int) -> bool:
-        """Move the high watermark as far as a majority is; return whether it moved.
+        """Move the high watermark to what a majority has; return whether it moved.
 
         Only a record of this epoch may be committed by counting: the LeaderChange record is at the
         epoch's start offset. A smaller result, after a change of voters, is ignored.

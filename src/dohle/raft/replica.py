@@ -57,7 +57,7 @@ _PATIENCE_SPREAD = 0.1
 
 
 class Replica:
-    """A voter, a controller that is none, or a broker."""
+    """A voter, a controller that is not a voter, or a broker."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Replica:
         self.is_log_changing = False
         self.shutdown_deadline_ms: float | None = None
         self.has_shut_down = False
-        #: Those that no connection could be made to when they were asked last, while it shuts down.
+        #: During a shutdown: the voters that could not be connected to when they were asked last.
         self.unreachable: set[BrokerId] = set()
         self._syncing: SyncLog | None = None
         self._rng = rng
@@ -178,7 +178,7 @@ class Replica:
         return min(self.synced_offset, self.log.end_offset)
 
     def leader_error(self, epoch: int) -> ErrorCode:
-        """Return why this node does not serve one who believes in an epoch (rule R48)."""
+        """Return why this node does not serve a replica that believes in an epoch (rule R48)."""
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if epoch > self.epoch:
@@ -380,7 +380,7 @@ class Replica:
         self._announce_leader()
 
     def persist(self) -> None:
-        """Put the epoch, the vote and the leader on the disk, if they are others."""
+        """Put the epoch, the vote and the leader on the disk, if they have changed."""
         election = self.state.election
         if election != self._persisted:
             self._persisted = election
@@ -393,7 +393,7 @@ class Replica:
         elif leader_id == self.key.id:
             leader_id = None
         known = LeaderAndEpoch(leader_id, self.epoch)
-        # Who resigned is not announced: the next epoch tells that this one is over.
+        # A resignation is not announced: the next epoch tells that this one is over.
         if known != self._announced and not isinstance(state, Resigned):
             self._announced = known
             self.effects.append(LeaderChanged(known.leader_id, known.epoch, start))

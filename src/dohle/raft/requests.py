@@ -20,7 +20,7 @@ class InFlight:
 
 
 class Requests:
-    """The requests under way. A change of state drops them all: late answers are not known."""
+    """The requests under way. A change of state drops them all: late answers are ignored."""
 
     def __init__(self, timeout_ms: float, backoff_ms: float) -> None:
         self._timeout_ms = timeout_ms

@@ -21,7 +21,7 @@ from dohle.raft.values import FETCH_MAX_BYTES, ReplicaKey
 from dohle.raft.voters import key_of, node_at
 from dohle.raft.wire import begin_request, fetch_response, fetching_id, only_partition
 
-#: Beyond so many delayed fetches each is answered at once.
+#: Further fetches than this many delayed ones are answered at once.
 DELAYED_MAX = 1_000
 
 

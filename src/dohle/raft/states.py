@@ -36,7 +36,7 @@ class Ballot:
             self._answers[own.id] = True
 
     def record(self, id: BrokerId, *, granted: bool) -> None:
-        """Note an answer; one of a node without a vote does not count."""
+        """Note an answer; that of a node without a vote does not count."""
         if self.voters.by_id(id) is not None:
             self._answers[id] = granted
 
@@ -57,7 +57,7 @@ class Ballot:
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether a majority cannot say yes any more."""
+        """Tell whether a majority can no longer say yes."""
         return len(self.granting) + len(self.missing) < self.voters.majority
 
 

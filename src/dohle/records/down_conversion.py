@@ -23,7 +23,7 @@ from dohle.records.legacy import encode_message, message_flags
 from dohle.records.record import NO_TIMESTAMP, ONE_BYTE_VARINTS
 from dohle.records.varint import read_varint, read_varlong
 
-#: So many records are converted in a step.
+#: How many records are converted in one step.
 _RECORDS_PER_STEP = 128
 
 #: A record's offset, timestamp, key and value.

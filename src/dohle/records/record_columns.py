@@ -19,7 +19,7 @@ from dohle.records.varint import encode_varint, read_varint, read_varlong
 
 #: Trying a run costs as much as following some records singly.
 _RUN_MIN = 24
-#: So many records of one size in a row let a run be tried.
+#: How many records of one size in a row let a run be tried.
 _ALIKE_MIN = 3
 _NULL = 1
 

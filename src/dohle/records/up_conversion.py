@@ -36,7 +36,7 @@ from dohle.records.varint import encode_varint
 
 #: No message inside a compressed set may be larger: each is put together in memory.
 _INNER_BYTES_MAX = 8 * 1024 * 1024
-#: So many messages are looked at in a step.
+#: How many messages are looked at in one step.
 _MESSAGES_PER_STEP = 64
 
 _INT32 = struct.Struct(">i")

@@ -10,7 +10,7 @@ Epochs count the requests of a session, so that a lost or repeated one is notice
 on topics are named by id, and a session does not change between ids and names; an id that is not
 known stays in the session and is looked up again with each request.
 
-A follower's session knows which of its partitions there is nothing to say of (``settled``), and a
+A follower's session knows of which partitions there is nothing to tell (``settled``), and a
 fetch of it leaves them out.
 
 Which sessions there are is in ``fetch_session_cache``. A request may name very many partitions:
@@ -85,9 +85,9 @@ class SessionPartition:
         self.request = request
         self.high_watermark = _NOT_SENT
         self.log_start_offset = _NOT_SENT
-        #: What the broker has it as, for the broker to remember.
+        #: The broker's own object for it, kept here for the next fetch.
         self.local: Any = None
-        #: Whose fetches the session's pulse tells of, as long as it is settled.
+        #: The follower whose fetches the session's pulse notes, as long as it is settled.
         self.follower: Follower | None = None
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ class FetchSession:
 
     @property
     def eviction_key(self) -> tuple[bool, int, int]:
-        """What is worth less comes first."""
+        """The order of eviction: what is worth less comes first."""
         return (self.is_privileged, self.size, self.id)
 
     # What a request changes
@@ -202,7 +202,7 @@ class FetchSession:
         return self.unsettled is not None and self.unsettled.is_to_look_at_all(now_ms, epoch)
 
     def look_at_all(self, request: FetchRequest, now_ms: int) -> Steps[None]:
-        """Have it do so."""
+        """Have the next fetch look at what is settled as well."""
         if self.unsettled is not None:
             epoch = request.replica_state.replica_epoch
             yield from self.unsettled.add_all(self.partitions, now_ms, epoch)

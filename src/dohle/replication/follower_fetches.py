@@ -76,7 +76,7 @@ class FollowerFetches:
         self._sent: dict[Key, FetchPartition] = {}
         #: Those of which the session has something else than what is wanted. (In order.)
         self._changed: dict[Key, None] = {}
-        #: What frames common requests, and of which kind these are.
+        #: What frames common requests, and what it was made for.
         self._common: CommonRequests | None = None
         self._common_kind: tuple[object, ...] = ()
         self._delayed: dict[Key, int] = {}

@@ -20,7 +20,7 @@ from dohle.protocol.schema import Buffer
 
 #: From the first version with topic ids on.
 COMMON_VERSIONS = range(13, 19)
-#: Of so many partitions at most: a few, which are dealt with in one step.
+#: With at most this many partitions: a few, which are dealt with in one step.
 COMMON_PARTITIONS_MAX = 64
 
 # Size, API key, version, correlation id.

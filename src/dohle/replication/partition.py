@@ -28,13 +28,13 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
 
 UNKNOWN_OFFSET = -1
-#: In a fetch, of a follower that does not say which registration of its broker it belongs to.
+#: The epoch in a fetch that does not say which registration of its broker it belongs to.
 UNKNOWN_BROKER_EPOCH = -1
 REPLICA_LAG_MS_MAX = 30_000
-#: Before anything that a clock can tell, however lately it was set going.
+#: A time before any that the clock can show, even if it has just been started.
 _NEVER_MS = -(1 << 62)
 
-#: AlterPartition will not be answered otherwise; the metadata log tells what happened instead.
+#: Repeating AlterPartition would not change the answer; the metadata log tells what has happened.
 _WAIT_FOR_METADATA = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -87,7 +87,7 @@ class WantedIsr(NamedTuple):
 
 
 class Woken(NamedTuple, Generic[W]):
-    """Someone who has waited, and with what result."""
+    """A waiter that is done, and its result."""
 
     waiter: W
     error: ErrorCode
@@ -108,7 +108,7 @@ _new = tuple.__new__
 
 
 class Pulse:
-    """When a follower has last fetched: for all partitions in which that is all to be noted."""
+    """When a follower last fetched, for all partitions of which nothing else has to be noted."""
 
     __slots__ = ("ms",)
 
@@ -247,7 +247,7 @@ class PartitionReplication(Generic[W]):
         self.high_watermark = high_watermark
         self.is_leader = False
         self.leader_epoch = self.partition_epoch = -1
-        #: The committed ISR, and with who is about to come in.
+        #: The committed ISR, and the same with the replica that is about to come in.
         self.isr: tuple[BrokerId, ...] = ()
         self.maximal_isr: tuple[BrokerId, ...] = ()
         self._assignment: Assignment | None = None
@@ -260,7 +260,7 @@ class PartitionReplication(Generic[W]):
         # Both in the order of offsets. None while nobody waits: an empty queue takes 760 bytes.
         self._commits: deque[_Waiting[W]] | None = None
         self._deletions: deque[_Waiting[W]] | None = None
-        # Nobody's time is up before this; that of who was earliest may have been woken meanwhile.
+        # Nobody's time is up before this. Whoever it was set for may have been woken meanwhile.
         self._next_deadline_ms: int | None = None
 
     # What is known
@@ -300,7 +300,7 @@ class PartitionReplication(Generic[W]):
         return len(self._commits or ()) + len(self._deletions or ())
 
     def follower(self, broker: BrokerId) -> Follower | None:
-        """Return what is known of a follower, if this is the leader and that a replica."""
+        """Return what is known of a follower; None if it is none, or this is not the leader."""
         return self._followers.get(broker)
 
     def readable_followers(self, offset: int) -> Iterator[tuple[BrokerId, Follower]]:
@@ -332,7 +332,7 @@ class PartitionReplication(Generic[W]):
             self._followers.clear()
             effects = self.failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if assignment.replicas == (self._node_id,):
-                # What nobody else has, all replicas have.
+                # There is no other replica: all of them have everything.
                 return effects._replace(high_watermark=self._move_to(self.log_end_offset))
             return effects
         known = self._followers
@@ -540,7 +540,7 @@ class PartitionReplication(Generic[W]):
         return _new(Effects, (offset, None, woken))
 
     def _replicated_end(self, now_ms: int) -> int:
-        """Return the offset below which everybody has everything whose word counts."""
+        """Return the offset below which all replicas that count have everything."""
         offset = self.log_end_offset
         for broker, follower in self._followers.items():
             if follower.log_end_offset < offset and (

@@ -2,9 +2,10 @@
 
 A request is delayed with the keys it watches (partitions, mostly) and a deadline. Whoever moves
 something forward asks who is :meth:`~Purgatory.watching` it, and looks whether that is enough for
-them; who has enough is taken out by :meth:`~Purgatory.cancel`, and so are those whose deadline has
-come. That takes a request out of everything: it is done once, and nothing of it is left behind.
-Until then nothing is moved, however often it is looked at and whatever number of keys it has.
+them; those that have enough are taken out by :meth:`~Purgatory.cancel`, as are those whose
+deadline has come. That takes a request out of everything: it is done once, and nothing of it is
+left behind. Until then nothing is moved, however often it is looked at and however many keys
+it has.
 """
 
 from __future__ import annotations

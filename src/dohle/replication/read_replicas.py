@@ -7,7 +7,7 @@ that rack. Kafka's rules:
   the highest log end, among equals the one that was caught up last, then the one with the highest
   id. If the rack has none, the leader.
 - Only members of the ISR come into question that have the offset asked for, as far as the leader
-  knows, and that the client can reach. Who is not in sync might fall behind for ever, and the
+  knows, and that the client can reach. One that is not in sync might fall behind for ever, and the
   leader would send the consumer there again and again.
 """
 

@@ -7,8 +7,8 @@ caught up. That time is one for all settled partitions of a session, its pulse. 
 a partition unsettles it in the sessions that have it, and a fetch looks at the unsettled ones
 alone. A session that has no fetch waiting is told of a partition once, until it has looked.
 
-Every few seconds a fetch looks at all of them, as Kafka's do each time: nothing of which nobody
-told stays unnoticed for longer.
+Every few seconds a fetch looks at all of them, as Kafka's do each time: a change that
+nobody told of is noticed by then.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from dohle.replication.partition import Follower, Pulse
 if TYPE_CHECKING:
     from dohle.replication.fetch_sessions import SessionPartition
 
-#: So many partitions are dealt with in one step.
+#: How many partitions are dealt with in one step.
 PARTITIONS_PER_STEP = 64
-#: So often all partitions of a session are looked at.
+#: How often all partitions of a session are looked at.
 LOOK_AT_ALL_MS = 5_000
-#: So many partitions of closed sessions are let go of with each that is added.
+#: How many partitions of closed sessions are let go of with each that is added.
 _LET_GO_AT_ONCE = 2
 
 
@@ -103,7 +103,7 @@ class Unsettled:
     def __init__(self, watches: Watches) -> None:
         self._watches = watches
         self._parts: dict[SessionPartition, None] = {}
-        #: Those among them that nobody tells of what else happens.
+        #: Those among them that are not watched: the session is not told what happens to them.
         self._told: dict[SessionPartition, None] = {}
         self._looked_at_all_ms: int | None = None
         self._broker_epoch: int | None = None

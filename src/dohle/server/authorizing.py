@@ -16,14 +16,14 @@ from dohle.server.net.turns import Turns
 
 
 def make_authorizer(config: BrokerConfig) -> Authorizer | None:
-    """Return the authorizer that the configuration names; None if every client may everything."""
+    """Return the authorizer that the configuration names; None if clients may do everything."""
     settings = authorizer_settings(config)
     if settings is None:
         return None
     return Authorizer(settings.super_users, allow_everyone=settings.allow_everyone)
 
 
-#: So many ACLs are taken in before others may have their turn.
+#: How many ACLs are taken in before others have their turn.
 _TAKEN_IN_AT_ONCE = 256
 
 
@@ -31,7 +31,7 @@ class AclFeed:
     """Tells an authorizer of the ACLs in the image.
 
     It must be the first of the listeners that serve clients: no request is to be decided by an ACL
-    that the image has not any more. Very many changes take a while, in which requests are served;
+    that is no longer in the image. Very many changes take a while, in which requests are served;
     those that take rights away come first, so that nobody has more rights than before or after.
     """
 

@@ -79,4 +79,4 @@ class AutoCreation:
 
 
 def _warn(count: int, reason: str) -> None:
-    logger.warning("%d topics that were asked for could not be created: %s", count, reason)
+    logger.warning("%d topics that clients asked for could not be created: %s", count, reason)

@@ -60,7 +60,7 @@ from dohle.storage.producers.entry import ProducerEntry
 
 logger = logging.getLogger("dohle.server")
 
-#: So many new partitions are a burden to the collector of garbage.
+#: From this many new partitions on, the garbage collector is told of them.
 _MANY_PARTITIONS = 100
 
 
@@ -98,7 +98,7 @@ class BrokerServer:
         self.requests = requests
         #: Who decides what clients may do; None: they may do everything.
         self.authorizer = authorizer
-        #: Refuses settings by which a listener could not go on; set by the node.
+        #: Refuses settings that a listener could not work with; set by the node.
         self.check_listeners: Callable[[Mapping[str, str]], None] = lambda texts: None
         #: How other brokers know this one.
         self.link_security = inter_broker_security(config)
@@ -433,7 +433,7 @@ class BrokerServer:
     async def tier_state(
         self, partition: Partition, epoch: int, offset: int
     ) -> tuple[int, list[EpochEntry], list[ProducerEntry]]:
-        """Return how a replica goes on behind an offset that is remote."""
+        """Return the state that a replica continues from behind a remote offset."""
         if self.tier is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "this broker has no remote tier")
         return await self.tier.state_at(partition, epoch, offset)

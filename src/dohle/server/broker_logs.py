@@ -84,7 +84,7 @@ class BrokerLogs:
                 )
 
     def _log_configs(self) -> Callable[[TopicPartition], LogConfig]:
-        """Return what tells the settings of a log: the same for all of a topic."""
+        """Return a function that gives a log its settings; the logs of a topic share them."""
         settings = cache(lambda topic: TopicSettings.of(topic, self._topic_values(topic)))
         return lambda partition: settings(partition.topic).log
 
@@ -118,6 +118,10 @@ class BrokerLogs:
             loss.stray_logs(renamed)
         strays += [key for key, _ in renamed]
         for key in strays:
-            logger.warning("%s is not assigned to this broker: set aside", key)
+            logger.warning(
+                "%s is not assigned to this broker, so its folder is set aside: see dohle storage"
+                " strays",
+                key,
+            )
             yield None
         yield from self._logs.mark_stray_in_steps(strays)

@@ -29,7 +29,7 @@ class Publisher:
     """Tells a broker of changes of the image, from the moment on when its logs are open."""
 
     def __init__(self, broker: BrokerServer, image: ClusterImage) -> None:
-        """``image`` is that by which the logs are opened."""
+        """``image`` is the one that the logs are opened by."""
         self._broker = broker
         self._published = self._latest = image
         self._is_open = False
@@ -154,7 +154,7 @@ class BrokerRole:
     def directory_failed(self, directory: LogDirectory) -> None:
         """Go on with the other directories, and let others lead what was in this one."""
         self.lifecycle.directory_failed(directory.directory_id)
-        # Whoever has met the failure may be in the middle of something.
+        # The code that met the failure may be in the middle of something.
         task = self._shared.loop.create_task(self.broker.directory_failed(directory))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)

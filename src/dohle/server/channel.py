@@ -37,18 +37,18 @@ class ImageSource(Protocol):
 
     @property
     def applied_offset(self) -> int:
-        """Where the image is that has taken effect on this node: that may take a moment."""
+        """The offset of the image that has taken effect on this node; it may lag behind."""
 
     @property
     def kraft_version(self) -> int:
-        """The level of the quorum: the log has it in control records, which no image knows."""
+        """The ``kraft.version`` in force: it is in control records, not in the image."""
 
     def subscribe(self, listener: ImageListener) -> None:
         """Call the listener with every change from now on."""
 
 
 class Client(NamedTuple):
-    """Who sends a request through a broker, and in which version."""
+    """The client that sends a request through a broker, and in which version."""
 
     version: int
     client_id: str
@@ -148,7 +148,7 @@ class LocalController(NamedTuple):
         return await ask_for(client, request, answer, self.controller, self.guard)
 
     def controller_range(self, api_key: int, /) -> VersionRange | None:
-        """Return None: it knows what this node does."""
+        """Return None: it serves the same versions as this node."""
         return None
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 #: What brokers ask of each other.
 _EXEMPT = frozenset({int(ApiKey.WRITE_TXN_MARKERS)})
-#: So many quotas are taken in at a step.
+#: How many quotas are taken in in one step.
 _QUOTAS_PER_STEP = 256
 _THROTTLE_MS_MAX = 2**31 - 1
 
@@ -155,7 +155,7 @@ class ClientQuotas:
         return FetchMeter(self, user, client_id)
 
     def capped(self, request: FetchRequest, user: str, client_id: str) -> FetchRequest:
-        """Return a fetch that asks for no more than a client may have that has had nothing."""
+        """Return the fetch, cut down to what a client may have that has fetched nothing lately."""
         limit = self.rules.find(CONSUMER_BYTE_RATE, user, client_id)
         if limit is None:
             return request

@@ -18,7 +18,7 @@ from dohle.server.net.turns import Turns
 
 
 class ControllerApis:
-    """The controller of this node, for its listeners: whether it is the active one, it tells."""
+    """The controller of this node, as its listeners see it; it may be active or not."""
 
     is_controller = True
     #: Brokers hold clients to their quotas.
@@ -63,11 +63,11 @@ class ControllerApis:
         return muting(context, sent)
 
     def controller_range(self, api_key: int) -> VersionRange | None:
-        """Return None: it is this one that knows."""
+        """Return None: this node is the controller, and forwards nothing."""
         return None
 
     def check_listeners(self, texts: Mapping[str, str]) -> None:
-        """Accept all: whose listeners they are has to know."""
+        """Accept all: the broker whose listeners they are has checked them."""
 
     def write_appends(self) -> None:
         """Do nothing."""

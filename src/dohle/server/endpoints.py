@@ -82,7 +82,7 @@ class Endpoints:
                 socket.start(service)
 
     def told(self, advertised: Sequence[Listener]) -> list[Listener]:
-        """Return addresses for others; port 0 and an empty host become what was bound."""
+        """Return the addresses to tell others; port 0 and an empty host become what was bound."""
         bound = {socket.listener.name: socket for socket in self.sockets}
         found = []
         for listener in advertised:
@@ -92,7 +92,7 @@ class Endpoints:
         return found
 
     def check(self, texts: Mapping[str, str]) -> None:
-        """Refuse settings by which a listener could not go on; they are not in force yet."""
+        """Refuse settings that a listener could not work with; they are not in force yet."""
         self._entrances.check(texts)
 
     def renew(self) -> None:

@@ -1,4 +1,4 @@
-"""What the handlers work with whose APIs brokers and controllers both serve."""
+"""What handlers work with whose API is served by brokers and by controllers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Frontend(Server, Protocol):
 
     @property
     def image(self) -> ClusterImage:
-        """The same, now."""
+        """The cluster as of the last change that this node has read."""
 
     def ask_controller(
         self, context: RequestContext, request: Request, answer: type[R]
@@ -54,14 +54,14 @@ class Frontend(Server, Protocol):
 
     @property
     def check_listeners(self) -> Callable[[Mapping[str, str]], None]:
-        """Refuses settings by which a listener of this node could not go on."""
+        """Refuses settings that a listener of this node could not work with."""
 
     def controller_range(self, api_key: int) -> VersionRange | None:
         """Return the versions of an API that the controller serves; None if that is not known."""
 
 
 async def muting(context: RequestContext, answer: Awaitable[R]) -> R:
-    """Return what the controller answers; a client that has to wait is not read from before that.
+    """Return the controller's answer; a client that has to wait is muted for that long.
 
     The client behind a broker is muted there.
     """

@@ -150,7 +150,7 @@ class SystemChild:
         self._process.kill()
         code = self._process.wait()
         for pipe in (self.requests, self.answers):
-            # What it was not told any more is of no interest.
+            # What is still in the pipe to it does not matter any more.
             with suppress(OSError):
                 pipe.close()
         return code

@@ -70,7 +70,7 @@ class BrokerLifecycle:
         self._running: Task[None] | None = None
         self._woken = Event()
         self._changed = Event()
-        #: Whether the registration does not have what it is to have by now.
+        #: Whether this broker must register again, so that its directories are known.
         self._lacks_directories = False
         self._failing_since_s: float | None = None
         self._told_s = float("-inf")
@@ -88,7 +88,7 @@ class BrokerLifecycle:
         """Register with the addresses for clients, and return when the image includes that.
 
         It is fenced from then on. ``previous_epoch`` is the broker epoch before the restart if the
-        broker is known to have stopped cleanly, else -1. KafkaError if it is not to be.
+        broker is known to have stopped cleanly, else -1. KafkaError if it is refused for good.
         """
         config = self._config
         request = BrokerRegistrationRequest(
@@ -187,7 +187,7 @@ class BrokerLifecycle:
         return KafkaError(code, f"this broker cannot be registered: {self._explain(code)}")
 
     async def on_image(self, image: ClusterImage, _: Delta) -> None:
-        """Register again when the level is there at which directories are told (A33)."""
+        """Register again once metadata.version includes the directories of a broker (A33)."""
         life, level = self._life, image.metadata_version
         registration = image.broker(self._config.node_id)
         if life is None or registration is None or level is None:

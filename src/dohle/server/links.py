@@ -37,16 +37,16 @@ _RESPONSE_BYTES_KEPT = 2 * 1024 * 1024
 class LinkSettings(NamedTuple):
     """How a link works."""
 
-    #: By which name the other node knows this one.
+    #: The client id of this node.
     client_id: str
     request_timeout_ms: int
     connection_setup_timeout_ms: int
-    #: The most that an answer may have.
+    #: The size of the largest answer, in bytes.
     response_bytes_max: int = _RESPONSE_BYTES_MAX
-    #: For how large an answer memory is kept.
+    #: Memory for answers up to this size is kept.
     response_bytes_kept: int = _RESPONSE_BYTES_KEPT
     reconnect_backoff_max_ms: int = _RECONNECT_BACKOFF_MAX_MS
-    #: How this node and the other know each other.
+    #: How this node and the other authenticate each other.
     security: ClientSecurity = PLAINTEXT
 
 
@@ -103,8 +103,13 @@ class NodeLink:
         try:
             return await Connection.open(address, self._config, self._host)
         except AuthenticationFailed as error:
-            # Somebody may be at it: a certificate is renewed, a password altered.
-            logger.warning("node %s is not let in: %s", self._config.client_id, error.args[0])
+            # This may pass: somebody renews a certificate, or alters a password.
+            logger.warning(
+                "%s refuses the login of this node (%s): %s",
+                address,
+                self._config.client_id,
+                error.args[0],
+            )
             raise ConnectionClosed(str(error.args[0])) from None
 
     def cut(self) -> None:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.server")
 
-#: Two heartbeats, and a moment: who needs longer to hand over its partitions is not waited for.
+#: Two heartbeats and a moment: a broker that needs longer to hand over is not waited for.
 _OTHERS_STOP_S = 5.0
 _ANSWERS_S = 0.2
 

@@ -110,7 +110,7 @@ class Rights:
         return found
 
     def cluster_operations(self) -> int:
-        """Return what may be done to the cluster: nothing is told to who may not describe it."""
+        """Return what may be done to the cluster: nothing without the right to describe it."""
         if not self.may_cluster(AclOperation.DESCRIBE):
             return 0
         return self.operations(_CLUSTER, CLUSTER_NAME)

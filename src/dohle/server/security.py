@@ -1,4 +1,4 @@
-"""What the listeners of a node need to know who their clients are, made from its configs."""
+"""What the listeners of a node need to authenticate their clients, made from its configs."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ class Entrances:
         self._credentials = credentials
         self._around: Surroundings | None = None
         self._made: dict[str, _Made] = {}
-        #: For the salts of users that do not exist: these are the same at all listeners and after
-        #: all changes of settings, as those of users are who do.
+        #: For the salts of users that do not exist: they stay the same at all listeners and
+        #: after changes of settings, as the salts of real users do.
         self._made_up_key = b""
         self._timer: TimerHandle | None = None
         self._keys: dict[KeyPlace, KeySource] = {}
@@ -148,7 +148,11 @@ class Entrances:
         except KafkaError as error:
             # What was altered while the node ran must not keep it from starting.
             tls, sasl = self._terms(listener, self._config.texts)
-            logger.error("what was altered has no effect: %s", error.args[0])
+            logger.error(
+                "altered settings are not used, those of the file are: %s. Correct them with"
+                " dohle config alter.",
+                error.args[0],
+            )
         made = Entrance(self._around, room, tls, sasl)
         self._made[listener.name] = _Made(listener, made, _stamp(listener, texts))
         return made
@@ -175,7 +179,7 @@ class Entrances:
         return tls, sasl
 
     def check(self, texts: Mapping[str, str]) -> None:
-        """Refuse settings by which a listener could not go on; they are not in force yet."""
+        """Refuse settings that a listener could not work with; they are not in force yet."""
         for made in self._made.values():
             if _stamp(made.listener, texts) != made.stamp:
                 self._renewed(made, texts)
@@ -191,10 +195,13 @@ class Entrances:
             try:
                 tls, sasl = self._renewed(made, texts)
             except KafkaError as error:
-                logger.error("the listener goes on with what it had: %s", error.args[0])
+                logger.error(
+                    "new security settings are not used, the old ones stay in force: %s",
+                    error.args[0],
+                )
                 continue
             made.entrance.tls, made.entrance.sasl = tls, sasl
-            logger.info("listener %s: certificates and users are those that are set now", name)
+            logger.info("listener %s: the new certificates and users are in force", name)
 
     def _renewed(
         self, made: _Made, texts: Mapping[str, str]
@@ -366,7 +373,7 @@ def _session_ms(texts: Mapping[str, str], listener: str, mechanism: str) -> int:
 
 
 def inter_broker_security(config: BrokerConfig) -> ClientSecurity:
-    """Return how this node shows other brokers who it is."""
+    """Return how this node authenticates to other brokers."""
     placement = config.placement
     return _link_security(
         config,
@@ -377,7 +384,7 @@ def inter_broker_security(config: BrokerConfig) -> ClientSecurity:
 
 
 def controller_security(config: BrokerConfig) -> ClientSecurity:
-    """Return how this node shows controllers who it is."""
+    """Return how this node authenticates to controllers."""
     placement = config.placement
     first = next(iter(placement.controller_listener_names), "")
     return _link_security(

@@ -103,10 +103,10 @@ class File(ReadableFile, Protocol):
         """Return the file's length now."""
 
     def ensure_intact(self, size: int) -> None:
-        """Raise FileLost if the file has fewer bytes than so many, or no name any more."""
+        """Raise FileLost if the file is shorter than this, or no longer has a name."""
 
     def ensure_length(self, size: int) -> None:
-        """Raise FileLost if the file has fewer bytes than so many: cheaper than the above."""
+        """Raise FileLost if the file is shorter than this: cheaper than ``ensure_intact``."""
 
     def truncate(self, size: int) -> None:
         """Cut, or extend with zeros."""

@@ -38,7 +38,7 @@ class LogContext:
     checkpoint_cleaner_offsets: Callable[[], None]
     #: The memory limit that the indexes of all logs of the node share.
     index_memory: IndexMemory
-    #: So many of their files may be open.
+    #: How many of their files may be open.
     open_files: OpenFiles
     producer_config: ProducerStateConfig
     #: Told how many seconds a flush took that the log has waited for.

@@ -18,7 +18,7 @@ from weakref import ref
 from dohle.storage.files import File
 
 CACHED_DEFAULT = 256
-#: So many descriptors a node needs before its first segment and connection.
+#: How many descriptors a node needs before its first segment and connection.
 _ALWAYS_OPEN = 32
 
 
@@ -46,7 +46,7 @@ class OpenFiles:
 
     @classmethod
     def within(cls, open_files_max: int) -> OpenFiles:
-        """Return a bound for a process that may have so many files and sockets open.
+        """Return a bound for a process that may have this many files and sockets open.
 
         Some are always open: those of the loop, of listeners, locks and directories. Of the others
         segments get three eighths, with those that are being sent. Connections get half, and the

@@ -292,7 +292,7 @@ def test_a_topic_that_does_not_exist_is_told_of_and_read_when_it_does(
             Consumer(cluster, replace(GROUP, group_id=topic)) as consumer,
         ):
             await consumer.subscribe([topic])
-            told = f"there is no topic {topic}; it is waited for"
+            told = f"topic {topic} does not exist; waiting for it"
             await poll_until(lambda _: told in caplog.text, consumer)
             partitions = await make_topic(cluster, topic, 1)
             await poll_until(lambda _: consumer.assignment == partitions, consumer)

@@ -233,7 +233,7 @@ def test_what_only_librdkafka_knows_is_told_and_what_belongs_to_other_clients_pa
             {"bootstrap.servers": HERE, "queued.min.messages": 1, "group.id": "billing"}
         )
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
-        ("WARNING", "queued.min.messages has no effect: it is about the insides of librdkafka"),
+        ("WARNING", "queued.min.messages has no effect: it is internal to librdkafka"),
         ("INFO", "group.id has no effect on a client of this kind"),
     ]
 

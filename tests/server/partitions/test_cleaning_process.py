@@ -157,7 +157,7 @@ def test_a_process_that_is_killed_leaves_a_log_that_can_be_cleaned(
     assert seen > piece
     assert not process.is_running
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "the process that cleans was ended by SIGKILL, so a thread goes on"
+        "the cleaning process was ended by SIGKILL, so a thread goes on"
     ]
     assert node.files(".cleaned", ".swap") == {}
     assert last_values(read_all(node.log)) == last_values(before)
@@ -207,7 +207,7 @@ def test_without_a_process_a_thread_cleans(
     assert not process.is_running
     told = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert [text.partition(":")[0] for text in told] == [
-        "no process can be started to clean, so a thread does it"
+        "no process for cleaning can be started, so a thread cleans"
     ]
 
 

@@ -83,7 +83,7 @@ _CONSUMER = {"TOPIC": ("read", "describe"), "GROUP": ("read",)}
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``acl`` family."""
-    family = add_family(commands, "acl", "list, add and remove ACLs", "Access control lists.")
+    family = add_family(commands, "acl", "list, add and remove ACLs")
     parser = add_command(family, "list", "list ACLs", _LIST, _LIST_EXAMPLES)
     _add_resources(parser)
     _add_filters(parser)

@@ -32,7 +32,7 @@ examples:
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``cluster`` family."""
-    family = add_family(commands, "cluster", "look at a cluster and change it", "Clusters.")
+    family = add_family(commands, "cluster", "look at a cluster and change it")
     parser = add_command(
         family, "info", "show id, controller, brokers and features", _INFO, _INFO_EXAMPLES
     )

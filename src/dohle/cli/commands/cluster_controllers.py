@@ -64,7 +64,7 @@ def add_parsers(family: Commands) -> None:
     add_client_options(parser)
     parser.set_defaults(run=_run_add)
 
-    help = "let a controller not vote any more"
+    help = "take a controller out of the quorum"
     parser = add_command(family, "remove-controller", help, _REMOVE, _REMOVE_EXAMPLES)
     parser.add_argument("controller", type=node_id, metavar="ID", help="the controller's id")
     parser.add_argument(

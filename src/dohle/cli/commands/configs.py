@@ -44,9 +44,7 @@ examples:
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``config`` family."""
-    family = add_family(
-        commands, "config", "show and change configs of topics and brokers", "Configs."
-    )
+    family = add_family(commands, "config", "show and change configs of topics and brokers")
     parser = add_command(family, "describe", "show configs", _DESCRIBE, _DESCRIBE_EXAMPLES)
     _add_resource(parser)
     parser.add_argument("--all", action="store_true", help="also those with their default")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Check this machine: Python, the installed extras, the Java that Spark would use,
 Spark itself (by starting it), ports of the loopback address, free space for the
-data directory, the limit of open files, and the broker of -b. Every check
-that fails says what to do.
+data directory, the limit of open files, and the broker given with -b. Every
+check that fails says what to do.
 """
 _EXAMPLES = """\
 examples:

@@ -50,9 +50,7 @@ examples:
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``group`` family."""
-    family = add_family(
-        commands, "group", "list, describe and delete groups, reset their offsets", "Groups."
-    )
+    family = add_family(commands, "group", "list, describe and delete groups, reset their offsets")
     parser = add_command(family, "list", "list all groups", _LIST, _LIST_EXAMPLES)
     parser.add_argument(
         "--state",

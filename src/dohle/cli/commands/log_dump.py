@@ -66,7 +66,7 @@ _DECODERS = {
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``log`` family."""
-    family = add_family(commands, "log", "inspect files on disk", "Log files.")
+    family = add_family(commands, "log", "inspect files on disk")
     help = "show the contents of log, index and checkpoint files"
     parser = add_command(family, "dump", help, _DESCRIPTION, _EPILOG)
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file or a folder")

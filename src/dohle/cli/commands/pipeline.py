@@ -63,7 +63,7 @@ examples:
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``pipeline`` family."""
-    family = add_family(commands, "pipeline", "run flows of topics on Spark", "Pipelines on Spark.")
+    family = add_family(commands, "pipeline", "run flows of topics on Spark")
     init = add_command(family, "init", "create a project that runs", _INIT, _INIT_EXAMPLES)
     init.add_argument("name", metavar="NAME", help="the name of the project and its folder")
     init.set_defaults(run=run_init)

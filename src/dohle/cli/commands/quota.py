@@ -58,9 +58,7 @@ _COLUMNS = {"user": "user", "client-id": "clientId", "ip": "ip"}
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``quota`` family."""
-    family = add_family(
-        commands, "quota", "list, set and remove client quotas", "How much clients may do."
-    )
+    family = add_family(commands, "quota", "list, set and remove client quotas")
     parser = add_command(family, "list", "list quotas", _LIST, _LIST_EXAMPLES)
     _add_entity(parser)
     add_client_options(parser)

@@ -36,7 +36,7 @@ def record_filter(
     """Return what tells whether a record is wanted: all must hold. None if all records are."""
     if not patterns and not conditions:
         return None
-    import json
+    import json  # not above: whoever builds the parser loads this module
 
     def is_wanted(item: ConsumedRecord) -> bool:
         key, value = item.record.key or b"", item.record.value or b""
@@ -54,7 +54,7 @@ def record_filter(
 
 
 def _text(content: object, path: Sequence[str]) -> str | None:
-    """Return the text of a field: of a string itself, of others their JSON; None without it."""
+    """Return a field's text: a string as it is, anything else as JSON; None if it is missing."""
     import json
 
     for name in path:

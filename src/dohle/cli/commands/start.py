@@ -38,8 +38,8 @@ Data directories are formatted if they are empty, and recovered if the last stop
 was not a clean one. SIGTERM, SIGHUP or Ctrl-C stops it cleanly.
 
 With --nodes N, run a cluster of N such nodes, each in a process of its own. They
-log to stderr, each line behind the number of its node. A node that ends by itself
-is told; the others go on.
+log to stderr, and each line begins with the number of its node. If a node ends by
+itself, that is reported, and the others go on.
 """
 _EXAMPLES = """\
 examples:
@@ -85,7 +85,7 @@ def add_parser(commands: Commands) -> None:
         help="run a cluster of N nodes on this machine, with their data in ./data/1 to ./data/N "
         "(or in such folders of --data) and their ports from --listener on: N for clients, then N "
         "for controllers; metrics 552 above, from 9644 on. Each has a server.properties in its "
-        "folder, which may be edited but for addresses, directories and voters",
+        "folder, which may be edited except for addresses, directories and voters",
     )
     parser.add_argument(
         "--node-id",

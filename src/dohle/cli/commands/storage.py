@@ -61,9 +61,7 @@ examples:
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``storage`` family."""
-    family = add_family(
-        commands, "storage", "format, inspect and recover data directories", "Data directories."
-    )
+    family = add_family(commands, "storage", "format, inspect and recover data directories")
     parser = add_command(
         family, "format", "give directories their identity", _FORMAT, _FORMAT_EXAMPLES
     )

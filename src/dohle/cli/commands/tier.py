@@ -63,7 +63,7 @@ examples:
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``tier`` family."""
-    family = add_family(commands, "tier", "look at the remote tier", "The remote tier.")
+    family = add_family(commands, "tier", "look at the remote tier")
     help = "list the remote segments of a topic"
     parser = add_command(family, "ls", help, _LS, _LS_EXAMPLES)
     parser.add_argument("topic", type=topic_partitions, metavar="TOPIC[:P,P]")
@@ -75,7 +75,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--read", action="store_true", help="read all remote records")
     add_client_options(parser)
     parser.set_defaults(run=lambda args: with_cluster(args, lambda found: _verify(args, found)))
-    help = "delete objects that no record tells of"
+    help = "delete objects that the metadata does not mention"
     parser = add_command(family, "repair", help, _REPAIR, _REPAIR_EXAMPLES)
     _add_store(parser)
     parser.add_argument("--dry-run", action="store_true", help="list them, and delete nothing")

@@ -63,9 +63,7 @@ examples:
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``topic`` family."""
-    family = add_family(
-        commands, "topic", "create, list, describe, alter and delete topics", "Topics."
-    )
+    family = add_family(commands, "topic", "create, list, describe, alter and delete topics")
     _add_create(family)
     text = "List all topics, including internal ones."
     parser = add_command(family, "list", "list all topics", text, _LIST_EXAMPLES)

@@ -77,7 +77,7 @@ _OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``txn`` family."""
-    family = add_family(commands, "txn", "list, describe and abort transactions", "Transactions.")
+    family = add_family(commands, "txn", "list, describe and abort transactions")
     text = "List all transactional ids, with the state of each."
     parser = add_command(family, "list", "list transactional ids", text, _LIST_EXAMPLES)
     parser.add_argument(

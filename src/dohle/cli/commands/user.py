@@ -48,7 +48,7 @@ examples:
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``user`` family."""
-    family = add_family(commands, "user", "list users, set and remove their passwords", "Users.")
+    family = add_family(commands, "user", "list users, set and remove their passwords")
     parser = add_command(family, "list", "list users", _LIST, _LIST_EXAMPLES)
     parser.add_argument("users", nargs="*", metavar="USER", help="only these (default: all)")
     add_client_options(parser)
@@ -63,7 +63,9 @@ def add_parser(commands: Commands) -> None:
     )
     add_client_options(parser)
     parser.set_defaults(run=run_set)
-    parser = add_command(family, "remove", "take a password away", _REMOVE, _REMOVE_EXAMPLES)
+    parser = add_command(
+        family, "remove", "remove the password of a user", _REMOVE, _REMOVE_EXAMPLES
+    )
     _add_mechanism(parser)
     add_client_options(parser)
     parser.set_defaults(run=lambda args: with_part(args, admin_parts.users, _remove))

@@ -28,7 +28,7 @@ class ReplicaDescription:
     size: int
     offset_lag: int
     is_future: bool
-    #: None if it was not asked for, or is not compacted, or the broker is none of dohle's.
+    #: None if it was not asked for, or is not compacted, or the broker is not dohle's.
     cleaning: ReplicaCleaning | None = None
 
 

@@ -116,7 +116,7 @@ class ConsumerProtocolMember:
         missing = sorted({*topics} - metadata.topics.keys())
         if missing:
             logger.warning(
-                "group %s: there is no topic %s; it is waited for",
+                "group %s: topic %s does not exist; waiting for it",
                 self.membership.group_id,
                 ", ".join(missing),
             )

@@ -225,7 +225,7 @@ class ConsumerMembership:
         code = answer.error_code
         if code in _FENCED:
             self._lose()
-            # Who is refused as a newcomer waits before it tries again.
+            # A newcomer that is refused waits before it tries again.
             self.is_heartbeat_due = request.member_epoch != JOIN_EPOCH
             return
         if code:

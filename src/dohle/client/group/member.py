@@ -154,7 +154,7 @@ class GroupMember:
         missing = frozenset(name for name, count in counts.items() if not count)
         if new := (missing - self._missing).intersection(ours):
             logger.warning(
-                "group %s: there is no topic %s; it is waited for",
+                "group %s: topic %s does not exist; waiting for it",
                 self.membership.group_id,
                 ", ".join(sorted(new)),
             )

@@ -205,7 +205,7 @@ class Connection:
     ) -> Coroutine[Any, Any, _Answer]:
         """Send a request as soon as there is room for it, and return the answer to wait for.
 
-        Who waits for one call to return before the next has requests that leave in this order.
+        Requests leave in the order of the calls if each call is awaited before the next.
         """
         version = self.version_of(type(message), version_max)
         waiting = await self._begin(message, version, timeout_ms)

@@ -345,7 +345,7 @@ class Producer:
     async def complete_transaction(self, decided: PreparedTransaction) -> bool | None:
         """End the prepared transaction: commit it if it is ``decided``, else abort it.
 
-        For who has noted which one is to be committed, and then has lost its producer. Tells
+        For a caller that noted which one to commit, and then lost its producer. Tells
         whether it was committed; None if there is none.
         """
         if self._prepared is None:

@@ -154,7 +154,7 @@ def _sort(
         elif (field := common_names.get(name)) is not None:
             common[field] = _Setting(name, value)
         elif name in _WITHOUT_EFFECT:
-            logger.warning("%s has no effect: it is about the insides of librdkafka", name)
+            logger.warning("%s has no effect: it is internal to librdkafka", name)
         elif not (name in _names(ProducerConfig) or name in _names(ConsumerConfig)):
             raise ValueError(_unknown(name, [*own_names, *common_names, *_BOOTSTRAP]))
         else:

@@ -54,7 +54,7 @@ class ProducerTransactions:
         self.identity: ProducerIdentity | None = None
         #: Whether the brokers add partitions themselves.
         self.is_v2 = False
-        #: What the coordinator is yet to be told of, and what it has been.
+        #: What the coordinator has still to be told of, and what it was told of.
         self.to_add: set[TopicPartition] = set()
         self.added: set[TopicPartition] = set()
         self.error: KafkaError | None = None

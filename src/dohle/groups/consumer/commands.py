@@ -278,7 +278,7 @@ class ConsumerGroups:
                 self._timers.set_session(group.group_id, member.member_id)
                 if member.state is MemberState.UNREVOKED_PARTITIONS:
                     self._timers.set_rebalance(group.group_id, member)
-        # At last, since a machine is not told of new topics before it is loaded.
+        # Last, since a machine is not told of new topics before it is loaded.
         self._steps.regexes.on_topics_created()
 
     def on_timer(self, key: GroupTimerKey) -> Effects:

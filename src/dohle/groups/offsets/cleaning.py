@@ -26,9 +26,9 @@ from dohle.protocol.record_framing import CoordinatorRecord
 _EXPIRY_TIMER = GroupTimerKey("offsets", "expiry")
 _NEXT_PART = GroupTimerKey("offsets", "cleaning")
 
-#: About so many offsets or groups are looked at in a part.
+#: About how many offsets or groups are looked at in one part.
 _PART = 500
-#: So many offsets of a topic at once.
+#: How many offsets of a topic at once.
 _AT_ONCE = 100
 
 #: Yields after each look how many offsets it was about; what is to be written is noted elsewhere.

@@ -16,7 +16,7 @@ from dohle.core.uuid import ZERO_UUID
 from dohle.groups.context import GroupContext
 from dohle.groups.offsets.store import CommittedOffset, OffsetStore
 
-#: So many offsets of a topic are fetched in one step.
+#: How many offsets of a topic are fetched in one step.
 _FETCHED_AT_ONCE = 500
 
 _NOTHING = CommittedOffset(-1, -1, "", 0)

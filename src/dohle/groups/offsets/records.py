@@ -45,7 +45,7 @@ _PARTITION = struct.Struct(">i")
 _VALUE_HEAD = struct.Struct(">hqi")
 _TIMESTAMP = struct.Struct(">q")
 
-#: So many partitions are done in one step.
+#: How many partitions are done in one step.
 _AT_ONCE = 200
 
 A = TypeVar("A", OffsetCommitResponsePartition, TxnOffsetCommitResponsePartition)

@@ -295,7 +295,7 @@ def check_tag_end(pos: int, end: int) -> None:
         raise struct.error(f"a tagged field that ends {end - pos} bytes before its size")
 
 
-#: So many strings are encoded in one step.
+#: How many strings are encoded in one step.
 _PREPARED_AT_A_TIME = 1_000
 #: What goes before a string of so many ASCII characters, where that is one byte.
 _LENGTHS = [chr(length + 1) for length in range(127)]

@@ -26,7 +26,7 @@ from dohle.records.checking.one_by_one import Template
 SIZE_MAX = 64
 #: The most bytes of a timestamp delta and of an offset delta.
 _TIMESTAMP_WIDTH_MAX, _OFFSET_WIDTH_MAX = 3, 4
-#: So many bytes are followed at a time: what takes less than a millisecond.
+#: How many bytes are followed at a time: what takes less than a millisecond.
 _WINDOW_BYTES = 32 * 1024
 #: An expression matches so many records at a time: each match costs as much as a record.
 _AT_ONCE = 4

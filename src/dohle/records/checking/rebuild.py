@@ -19,7 +19,7 @@ from dohle.records.record import ONE_BYTE_VARINTS
 from dohle.records.record_writer import RecordWriter
 from dohle.records.varint import read_varint, read_varlong
 
-#: So many records are written in a step: what takes about half a millisecond.
+#: How many records are written in one step: what takes about half a millisecond.
 _RECORDS_PER_STEP = 256
 
 

@@ -44,11 +44,11 @@ _PAUSE_MIN, _PAUSE_TIMES = 6, 4
 _MIXED_MEAN_MAX = SIZE_MAX * 3 // 4
 #: How much records of one size may grow, each: an offset delta and a length of one byte more.
 _GROWTH_MAX = 2
-#: So many records are followed singly in a step: what takes about half a millisecond.
+#: How many records are followed singly in one step: what takes about half a millisecond.
 _SINGLES_PER_STEP = 512
 #: Up to this size records are copied: to find out where they are in their memory takes longer.
 _COPIED_BYTES_MAX = 32 * 1024
-#: So many records of a run take as long as one that is followed singly.
+#: How many records of a run take as long as one that is followed singly.
 _EQUAL_PER_SINGLE, _MIXED_PER_SINGLE, _SIZED_PER_SINGLE = 64, 4, 2
 #: A run of large records pays from so many on.
 _FEW_MIN = 6

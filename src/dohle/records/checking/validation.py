@@ -49,13 +49,13 @@ from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord, W
 from dohle.records.record import NO_TIMESTAMP
 from dohle.records.varint import INT64_MAX
 
-#: So many refused records of a batch are listed.
+#: How many refused records of a batch are listed.
 RECORD_ERRORS_MAX = 1_000
 
 _NO_KEY = "Compacted topic cannot accept message without key in topic partition"
 
 _ZSTD_VERSION_MIN = 7
-#: So many records are looked at in a step.
+#: How many records are looked at in one step.
 _RECORDS_PER_STEP = 128
 
 

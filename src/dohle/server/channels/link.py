@@ -31,7 +31,7 @@ from dohle.server.links import LinkSettings, NodeLink
 T = TypeVar("T", covariant=True)
 
 _RETRY_MS = 50
-#: How often it looks who leads.
+#: How often a waiting request looks up who leads.
 _LOOK_S = 0.1
 _MS = 1000
 
@@ -51,7 +51,7 @@ class NotController(Exception):
 
 
 class ControllerRequest(Protocol[T]):
-    """A request, and how it is put. Both ways may raise NotController."""
+    """A request, and the two ways to send it. Both may raise NotController."""
 
     async def locally(self, controller: DecidingController) -> T:
         """Ask the controller of this node."""

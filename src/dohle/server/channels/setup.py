@@ -61,7 +61,7 @@ class RemoteChannels:
             alter_partition=link(None, _OWN_MAX),
             directory_assignments=link(_GIVE_UP_MS, _OWN_MAX),
         )
-        #: For a controller to say that it is there.
+        #: For the registration of this node's own controller.
         self.registration: ControllerChannel = link(_GIVE_UP_REGISTRATION_MS, _OWN_MAX)
 
     async def close(self) -> None:

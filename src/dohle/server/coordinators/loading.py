@@ -146,12 +146,18 @@ def _replay(kind: Coordinator, batch: Batch, machine: CoordinatorMachine) -> Pla
                 machine.replay_end_transaction(producer, is_commit=is_commit)
             continue
         if record.key is None:
-            logger.warning("ignoring the record at offset %d, which has no key", record.offset)
+            logger.warning(
+                "%s coordinator: ignoring the record at offset %d, which has no key",
+                kind,
+                record.offset,
+            )
             continue
         try:
             decoded = decode_coordinator_record(kind, record.key, record.value)
         except UnknownRecordType as error:
-            logger.warning("ignoring the record at offset %d: %s", record.offset, error)
+            logger.warning(
+                "%s coordinator: ignoring the record at offset %d: %s", kind, record.offset, error
+            )
             continue
         machine.replay(decoded, producer)
     return count

@@ -1,9 +1,9 @@
 """Guards of what administrators do: topics, settings, and the cluster as a whole.
 
-- CreateTopics: CREATE on the cluster or on each topic, else 29; its settings are told to who may
-  describe them. DeleteTopics: DELETE on the cluster or on each topic, else 29; who may not describe
-  a topic does not learn whether it is there, nor what it is called. CreatePartitions: ALTER, else
-  29.
+- CreateTopics: CREATE on the cluster or on each topic, else 29; its settings are shown to those
+  who may describe them. DeleteTopics: DELETE on the cluster or on each topic, else 29; whoever may
+  not describe a topic does not learn whether it is there, nor what it is called. CreatePartitions:
+  ALTER, else 29.
 - DescribeConfigs and alterations: DESCRIBE_CONFIGS or ALTER_CONFIGS on the topic (29), the group
   (30), or the cluster for all else (31). On a controller loggers take CLUSTER_ACTION.
 - Everything else needs one right on the cluster: 31.
@@ -61,7 +61,7 @@ _BY_STATE = 6
 
 
 def on_cluster(operation: AclOperation) -> Guard:
-    """Return a guard that lets pass who may do an operation on the cluster."""
+    """Return a guard that lets those pass who may do an operation on the cluster."""
 
     def guard(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
         yield
@@ -82,7 +82,7 @@ def open_to_all(_: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
 
 
 def guard_create_topics(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
-    """Let pass what may be created, and tell settings to who may see them."""
+    """Let pass what may be created, and show settings to those who may see them."""
     request: CreateTopicsRequest = asked.request
     rights = asked.rights
     allowed = list(request.topics)
@@ -280,8 +280,8 @@ guard_alter_configs_of_controller = _altering(
 def _altering_own(kinds: frozenset[int], of: Any, answer: Callable[..., Response]) -> Guard:
     """Return a guard that lets pass what the controller decides about.
 
-    What the broker itself alters, or looks into before it asks the controller, it must not even
-    look into for others: settings of its listeners name files.
+    The sender must have the right before the broker even looks at settings of its own: those of
+    its listeners name files.
     """
 
     def guard(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:

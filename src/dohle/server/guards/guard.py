@@ -155,7 +155,7 @@ def split(
 ) -> PlainSteps[tuple[list[T], list[T]]]:
     """Separate what the sender may use from what it may not; each name is asked about once.
 
-    What has no name passes: the handler knows what to say of it.
+    What has no name passes: the handler answers that.
     """
     allowed: list[T] = []
     refused: list[T] = []
@@ -195,7 +195,7 @@ def error_for_every_partition(
     *,
     field: str = "partitions",
 ) -> PlainSteps[tuple[T, ...]]:
-    """Refuse topics: return the ``answer`` for each, of what ``partition`` says of its partitions.
+    """Refuse topics: return an ``answer`` for each, which has a ``partition`` for each of its own.
 
     ``field`` is where a topic of the request has its partitions.
     """

@@ -1,11 +1,12 @@
-"""Guards of what describes topics and the cluster: who may not describe a topic does not see it.
+"""Guards of what describes topics and the cluster: without DESCRIBE a topic is not seen.
 
 - Metadata: DESCRIBE on each topic. If all are asked for, others are left out. By name: 29 and no
   id, whether it exists or not. By id: 29 and no name. A topic that the request would create also
   needs CREATE, on the cluster or on the topic: else 29.
 - DescribeTopicPartitions: the same.
 - DescribeCluster: nothing. To a controller: ALTER on the cluster, else 31.
-- Operations are told as far as they are allowed, those of the cluster only to who may describe it.
+- Operations are told as far as they are allowed, those of the cluster only to those who
+  may describe it.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _describable(
     rights: Rights,
     refused: list[MetadataResponseTopic],
 ) -> PlainSteps[list[MetadataRequestTopic]]:
-    """Return the topics that are told of, or created; what is to be said of others is added."""
+    """Return the topics to describe or create; the answers for others are added to ``refused``."""
     image, by_id = broker.image, any(topic.topic_id != ZERO_UUID for topic in asked)
 
     def name_of(topic: MetadataRequestTopic) -> TopicName | None:
@@ -188,7 +189,7 @@ def guard_describe_cluster(asked: GuardedRequest) -> PlainSteps[Response | Narro
 
 
 def guard_describe_controllers(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
-    """Let pass who may alter the cluster."""
+    """Let those pass who may alter the cluster."""
     if not asked.rights.may_cluster(AclOperation.ALTER):
         return DescribeClusterResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,

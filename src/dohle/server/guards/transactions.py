@@ -58,7 +58,7 @@ _FROM_BROKERS = 4
 
 
 def guard_init_producer_id(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
-    """Let pass who may write."""
+    """Let those pass who may write."""
     yield
     request: InitProducerIdRequest = asked.request
     rights, name = asked.rights, request.transactional_id
@@ -129,7 +129,7 @@ def guard_add_partitions_to_txn(asked: GuardedRequest) -> PlainSteps[Response | 
 
 
 def guard_add_offsets_to_txn(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
-    """Let pass who may write the transaction and read for the group."""
+    """Let those pass who may write the transaction and read for the group."""
     yield
     request: AddOffsetsToTxnRequest = asked.request
     if not asked.rights.may(_WRITE, _TXN_ID, request.transactional_id):
@@ -140,7 +140,7 @@ def guard_add_offsets_to_txn(asked: GuardedRequest) -> PlainSteps[Response | Nar
 
 
 def guard_end_txn(asked: GuardedRequest) -> PlainSteps[Response | Narrowed | None]:
-    """Let pass who may write the transaction."""
+    """Let those pass who may write the transaction."""
     yield
     request: EndTxnRequest = asked.request
     if asked.rights.may(_WRITE, _TXN_ID, request.transactional_id):

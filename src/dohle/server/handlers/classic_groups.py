@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 #: The first JoinGroup answered without a protocol, and the first SyncGroup that needs one.
 _NULL_PROTOCOL_VERSION = 7
 _PROTOCOL_VERSION = 5
-#: So many members leave in one step.
+#: How many members leave in one step.
 _LEAVING_AT_ONCE = 500
 
 _NO_GROUP_ID = KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")

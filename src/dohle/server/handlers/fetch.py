@@ -11,7 +11,7 @@
 - What is in the remote tier only is read in other threads, and answered after no more than
   ``remote.fetch.max.wait.ms``; a follower is told 109, and begins with what the tier knows.
 - A consumer with a quota that has had too much gets no records, and is told how long to wait.
-- From v16 on who asks the wrong broker is told the leader and where it is (KIP-951).
+- From v16 on whoever asks the wrong broker is told the leader and where it is (KIP-951).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dohle.server.client_quotas import FetchMeter
     from dohle.server.net.handler import RequestContext
 
-#: So many partitions are looked at in a step.
+#: How many partitions are looked at in one step.
 _LOOKED_AT_PER_STEP = 256
 
 

@@ -170,7 +170,9 @@ async def _look(
     except KafkaError as error:
         code = error.code
     except StoreError as error:
-        logger.warning("%s: a time was looked for in vain: %s", asked.partition.key, error)
+        logger.warning(
+            "%s: the offset of a timestamp could not be looked up: %s", asked.partition.key, error
+        )
         code = ErrorCode.UNKNOWN_SERVER_ERROR
     else:
         known = found if found is not None and found.offset < asked.bound else _NOTHING

@@ -65,7 +65,7 @@ _TOPIC_IDS = 10
 _KNOWS_LOADING = 2
 #: What refuses more than this is built in steps.
 _COMMITTED_AT_ONCE = 500
-#: So many partitions are looked up in a step.
+#: How many partitions are looked up in one step.
 _LOOKED_UP_PER_STEP = 64
 
 Asked = TypeVar(

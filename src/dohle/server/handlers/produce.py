@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from dohle.server.net.handler import RequestContext
 
 _NOTHING_ASKED = Verified({}, {})
-#: So many outcomes are told of in a step.
+#: How many outcomes are told of in one step.
 _OUTCOMES_PER_STEP = 32
 #: acks
 _ALL = -1
@@ -244,7 +244,7 @@ def _uncommitted(request: ProduceRequest, outcomes: Outcomes) -> PlainSteps[list
 
 
 def _unless_unwanted(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
-    """Return the response, unless the client wants none: it is told an error by the closing."""
+    """Return the response; with acks=0 there is none, and an error closes the connection."""
     if request.acks == 0:
         _close_on_error(response.responses)
         return None

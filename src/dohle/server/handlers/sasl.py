@@ -1,8 +1,9 @@
 """SaslHandshake (17) v0-1, SaslAuthenticate (36) v0-2 and AlterUserScramCredentials (51) v0.
 
 - Where nobody has to log in, or has done so for ever: ILLEGAL_SASL_STATE, and the connection stays.
-- Who has failed is told after ``connection.failed.authentication.delay.ms``, and the connection is
-  closed behind that answer (``dohle.server.net.login_gate``). No more is told than Kafka tells.
+- A client that has failed is told after ``connection.failed.authentication.delay.ms``, and the
+  connection is closed behind that answer (``dohle.server.net.login_gate``). No more is told than
+  Kafka tells.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from dohle.server.net.handler import RequestContext
     from dohle.server.net.outcome import Answer
 
-#: So many transactions of a request are seen to at the same time.
+#: How many transactions of a request are seen to at the same time.
 _ADDED_AT_ONCE = 100
 
 logger = logging.getLogger("dohle.server")

@@ -13,7 +13,7 @@ from dohle.server.metrics.sources import Sources
 
 _REPLICAS = "kafka_server_replicamanager"
 _CONTROLLER = "kafka_controller_kafkacontroller"
-#: How long a transaction that is over may take until it is aborted here.
+#: How long after its timeout an open transaction counts as late.
 _LATE_BUFFER_MS = 5 * 60 * 1000
 
 

@@ -1,6 +1,6 @@
 """How late the loop is, and how busy.
 
-A timer that should go off every ``_TICK_S`` tells by how much it is late: so long does whatever
+A timer that should go off every ``_TICK_S`` tells by how much it is late: that long does whatever
 comes now wait for what is being done. How busy the loop is, is told by the CPU time of its thread.
 It runs only where metrics are served.
 """

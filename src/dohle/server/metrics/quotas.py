@@ -14,12 +14,12 @@ _RESOURCES = {
     CONSUMER_BYTE_RATE: "Fetch",
     REQUEST_PERCENTAGE: "Request",
 }
-#: So many are told of before others may have their turn.
+#: How many are told of before others have their turn.
 _TOLD_AT_ONCE = 64
 
 
 def collect_quotas(sources: Sources) -> Iterator[str]:
-    """Tell of everybody who is measured: nobody is without a quota."""
+    """Tell of everybody who is measured: those who have a quota."""
     broker = sources.broker
     if broker is None:
         return

@@ -1,4 +1,4 @@
-"""The collector of garbage knows no slices: a full collection looks at every object that there is.
+"""Taming the garbage collector: a full collection looks at every object, in one go.
 
 - Long work makes hundreds of thousands of objects. While it is under way there are no full
   collections; what it has made is free when it is done, as it has no cycles.
@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import gc
 
-# As a threshold of the collector.
+# A threshold of the collector that is never reached.
 _NEVER = 1 << 30
 
 
 class Collector:
-    """The collector of garbage, which all loops of a process share."""
+    """The garbage collector, which all loops of a process share."""
 
     def __init__(self) -> None:
         self._holders = 0
@@ -29,18 +29,18 @@ class Collector:
 
     @property
     def is_held(self) -> bool:
-        """Tell whether somebody holds full collections up."""
+        """Tell whether full collections are held up."""
         return self._holders > 0
 
     def hold(self) -> None:
-        """Let there be no full collections of garbage."""
+        """Hold up full collections."""
         if not self.is_held:
             self._thresholds = young, middle, _ = gc.get_threshold()
             gc.set_threshold(young, middle, _NEVER)
         self._holders += 1
 
     def release(self) -> None:
-        """Let there be full collections again, unless others hold them up."""
+        """Allow full collections again, unless others hold them up."""
         self._holders -= 1
         if not self.is_held:
             gc.set_threshold(*self._thresholds)

@@ -1,4 +1,4 @@
-"""How clients get in at a listener that wants to know who they are."""
+"""How clients enter through a listener that authenticates them."""
 
 from __future__ import annotations
 

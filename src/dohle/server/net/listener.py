@@ -89,7 +89,7 @@ class ListeningSocket:
         idle_ms_max: int,
         entrance: Entrance | None = None,
     ) -> None:
-        """``entrance`` is where clients say who they are, if they have to."""
+        """``entrance`` authenticates clients, if they have to be."""
         self.listener = listener
         self.entrance = entrance
         #: What stands before all requests, if clients have to log in.
@@ -107,12 +107,12 @@ class ListeningSocket:
         #: How many connections were made, were closed again, of these some for their silence; and
         #: how many were refused.
         self.made_count = self.closed_count = self.expired_count = self.refused_count = 0
-        #: How many were not let in, since they could not say who they are.
+        #: How many failed to authenticate.
         self.failed_count = 0
-        #: How many were made too often, and those of them that are not closed yet.
+        #: How many were made too soon for their quota, and those of them that are not closed yet.
         self.throttled_count = 0
         self._held: dict[StreamSocket, TimerHandle] = {}
-        #: What connections that are closed have brought and taken.
+        #: The bytes in and out of connections that are closed.
         self.closed_bytes_in = self.closed_bytes_out = 0
         self._now = host.clock.monotonic_s
         self._sweeper: TimerHandle | None = None
@@ -121,7 +121,7 @@ class ListeningSocket:
         self.host, self.port = self._socket.getsockname()[:2]
 
     def start(self, service: Service) -> None:
-        """Start accepting, for who serves its connections."""
+        """Start accepting; the service gets the requests."""
         self._service = service
         if self.entrance is not None and self.entrance.sasl is not None:
             self.gate = LoginGate(
@@ -147,7 +147,7 @@ class ListeningSocket:
     def _refuse_some(self) -> bool:
         """Close connections for which there is no descriptor, with the help of the spare one.
 
-        Their clients are told at once, where they would wait without end for being accepted. False
+        Their clients are told at once; otherwise they would wait for ever to be accepted. False
         if the spare descriptor is in use elsewhere by now.
         """
         for _ in range(_ACCEPTED_AT_ONCE):
@@ -345,7 +345,7 @@ class ListeningSocket:
     def _sweep(self) -> None:
         """Close the connections on which nothing has happened for ``connections.max.idle.ms``."""
         oldest = self._now() - self._idle_s_max
-        # Who has to wait for a quota is silent because of that.
+        # A client that has to wait for its quota is silent because of that.
         silent = [c for c in self.connections if c.last_active < oldest and not c.is_muted]
         for connection in silent:
             self.expired_count += 1

@@ -1,4 +1,4 @@
-"""What stands before all APIs on a listener with SASL, until a client has said who it is.
+"""What stands before all APIs on a listener with SASL, until a client has logged in.
 
 A connection is served by the gate at first. It lets nothing through but what belongs to the login.
 When that is done, the connection is served as any other, without the gate, unless its session has
@@ -106,7 +106,7 @@ class LoginGate:
     def _take_bare_token(
         self, frame: memoryview, connection: Connection, login: SaslLogin
     ) -> Frame | LateFrame | Future[Any] | None:
-        """Take a token without a header, and answer with one; who fails gets no answer."""
+        """Take a token without a header, and answer with one; there is no answer to a failure."""
         answered = login.token(bytes(frame), self._now_s())
         if answered.failure is None:
             reply: Frame = [_SIZE.pack(len(answered.reply)) + answered.reply]
@@ -136,7 +136,7 @@ class LoginGate:
         connection = self._awaited.pop(future, None)
         login = None if connection is None else connection.login
         if connection is not None and login is not None and login.phase is Phase.FAILED:
-            # Who guesses passwords does not wait for the answer, and is told of all the same.
+            # Whoever guesses passwords does not wait for the answer, and is logged all the same.
             self._take_note(connection, login)
         self._service.forget(future)
 

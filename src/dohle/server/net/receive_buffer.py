@@ -25,10 +25,10 @@ _ROOM_BYTES_MIN = 64 * 1024
 # For frames above this size, the buffer should hold this many of them, if it may be that large.
 _LARGE_FRAME_BYTES = 64 * 1024
 _LARGE_FRAMES = 4
-# A large frame is given so much more memory at a time.
+# The memory of a large frame grows by this much at a time.
 _GROWTH_BYTES = 4 * 1024 * 1024
 _SIZE = struct.Struct(">i")
-#: How a client begins that believes to be on a listener with TLS.
+#: How the first bytes of a client look that takes this for a listener with TLS.
 _TLS_HANDSHAKE = 0x1603
 _unpack_size = _SIZE.unpack_from
 
@@ -164,7 +164,7 @@ class ReceiveBuffer:
         need = _SIZE.size + _unpack_size(self._view, self.start)[0]
         if need <= held or need <= min(length, _LARGE_FRAME_BYTES):
             return 0
-        # Who has not logged in may send small frames only, and gets no room for several of them.
+        # A client that has not logged in may send small frames only: no room for several of them.
         several = min(_LARGE_FRAMES * need, BUFFER_BYTES_KEPT, _SIZE.size + self.frame_bytes_max)
         wanted = max(need, several)
         size = min(wanted, max(length + min(length, _GROWTH_BYTES), BUFFER_BYTES_KEPT))

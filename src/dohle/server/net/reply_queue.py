@@ -202,7 +202,7 @@ class ReplyQueue:
         self._ready.clear()
         self._bytes = 0
         self.is_open = False
-        # Whom to tell holds this queue: neither would be freed before the next full collection.
+        # The callback refers to this queue: neither would be freed before the next full collection.
         self._on_ready = _tell_nobody
 
 

@@ -18,7 +18,7 @@ from dohle.server.net.outcome import SEGMENT_ENDED, Chunk, CloseConnection, File
 from dohle.server.net.reply_queue import frame_size
 from dohle.server.net.turns import Turns, Usage
 
-#: A client that reads as fast as it is sent to would else keep the loop until it has everything.
+#: Without this limit, a client that reads fast would keep the loop until it has everything.
 _TURN_BYTES_MAX = 2 * 1024 * 1024
 # A plain number: members of an enum are slow to look up and to combine.
 _MSG_MORE = int(socket.MSG_MORE)
@@ -86,7 +86,7 @@ class Sender:
                 try:
                     sent = self._socket.send(chunk)
                 except OSError:
-                    # What it is about is seen by who sends the rest.
+                    # Whoever sends the rest sees what it is about.
                     sent = 0
                 if sent < size:
                     out.append(memoryview(chunk)[sent:])
@@ -103,7 +103,7 @@ class Sender:
         if self.is_blocked:
             self._loop.remove_writer(self._fd)
         self._out.clear()
-        # Whom to tell holds this, too: neither would be freed before the next full collection.
+        # The callbacks refer to this, too: neither would be freed before the next full collection.
         self._on_sent, self._on_failure = _not_told_when, _not_told_why
 
     def _send(self) -> None:

@@ -68,7 +68,7 @@ class Slices:
         await self._wait_for_turn()
 
     async def wait_for(self, future: Awaitable[T]) -> T:
-        """Wait for something else than a turn: meanwhile the work uses and holds up nothing."""
+        """Wait for something other than a turn; meanwhile the work uses and holds up nothing."""
         self._end()
         self._release_collector()
         try:

@@ -1,7 +1,7 @@
 """What work in steps (``core.steps``) needs besides time: memory, and a thread.
 
 Memory for such work is limited: whoever gets none waits for those that have it. Nobody has two of a
-kind, and who has room for output does not wait for input, so some can always go on.
+kind, and whoever has room for output does not wait for input, so some can always go on.
 """
 
 from __future__ import annotations

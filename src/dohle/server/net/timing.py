@@ -106,7 +106,7 @@ class RequestKind:
     def __init__(self, metrics: RequestMetrics) -> None:
         self.metrics = metrics
         self._untimed = TimedRequest(metrics, None)
-        #: So many to go before one is timed, and how many that one will stand for.
+        #: How many more come before one is timed, and how many that one will stand for.
         self._left = 0
         self._weight = 1
         self._timed_at = -THICK_S
@@ -144,7 +144,7 @@ class SharedEvent(NamedTuple):
     request_bytes: int
 
     def sent(self, answered: float, now: float) -> None:
-        """Write down what each of them took: its share of the event, and to wait for the others."""
+        """Write down how long each took: its share of the event, and the wait for the others."""
         share = (answered - self.arrived) / self.event_count
         self.metrics.record(
             self.arrived,
@@ -169,7 +169,7 @@ class ConnectionTimes:
         self.is_due = False
         #: Requests that were answered, and whose answers are not sent yet.
         self._timed: list[TimedRequest] = []
-        #: So many read events to go before one is timed.
+        #: How many more read events come before one is timed.
         self.untimed_events = 0
         self._now = now
         #: What shortcuts have served in the event that is being timed.

@@ -43,7 +43,7 @@ class Handshake:
         self._scratch = scratch
         self._on_done, self._on_failed = on_done, on_failed
         self._context = context
-        #: Made when something arrives: who only connects costs no more than a socket.
+        #: Made when something arrives: a client that only connects costs no more than a socket.
         self._begun: TlsSession | None = None
         self._unsent = memoryview(b"")
         self._received = 0
@@ -70,7 +70,7 @@ class Handshake:
             self.fail(error.strerror or str(error))
             return
         if count == 0:
-            # Who only looks whether the port is open says nothing, and nothing is said of it.
+            # Probes that only test whether the port is open send nothing, and are not logged.
             self.fail("the client has closed the connection" if self._received else "")
             return
         if not self._received and self._scratch[0] != _HANDSHAKE_RECORD:
@@ -95,7 +95,7 @@ class Handshake:
     def _on_step(self, step: Future[bool]) -> None:
         self._step = None
         if self._is_closed:
-            # What it was about was closed while the thread was at it.
+            # The session was closed while the thread used it.
             with suppress(Exception):
                 step.result()
             self._socket.close()
@@ -122,7 +122,7 @@ class Handshake:
             except (BlockingIOError, InterruptedError):
                 pass
             except OSError:
-                # Who has gone is seen by the next read.
+                # The next read notices a client that has gone.
                 self._unsent = memoryview(b"")
         return not self._unsent
 

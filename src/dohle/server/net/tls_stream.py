@@ -29,11 +29,11 @@ from dohle.server.net.turns import Turns, Usage
 PIECE_BYTES = 256 * 1024
 #: And in one turn of the loop: about two milliseconds.
 _TURN_BYTES_MAX = 1024 * 1024
-#: So many records are decrypted at a time: two milliseconds, if each of them asks for new keys.
+#: How many records are decrypted at a time: two milliseconds, if each of them asks for new keys.
 _RECORDS_AT_ONCE = 64
 #: And so many may come without a byte of the application.
 _EMPTY_RECORDS_MAX = 512
-#: What TLS itself has to say to a client that does not read; replies take a piece at most.
+#: How much TLS itself may have to send to a client that does not read; replies add a piece.
 _UNSENT_MAX = 2 * PIECE_BYTES
 #: Of a record: its kind, the version, and how much follows.
 _HEADER_BYTES = 5
@@ -68,7 +68,7 @@ class TlsStream:
         self._has_ended = False
         #: What has arrived and is not given to OpenSSL yet, from the beginning of a record on.
         self._waiting: memoryview = memoryview(self._incoming.read())
-        #: How much is to come of the record that OpenSSL has the beginning of.
+        #: How many bytes are missing of the record that OpenSSL has the beginning of.
         self._record_left = 0
         self._empty_records = 0
         #: Whether OpenSSL has something that ``recv_into`` had no room for, or may have.
@@ -120,7 +120,7 @@ class TlsStream:
         return len(self._waiting) >= _HEADER_BYTES
 
     def _take(self, arrived: memoryview) -> None:
-        """Take what is in the memory that is that of all connections."""
+        """Take what has arrived out of the memory that all connections share."""
         if self._waiting:
             # The beginning of a header.
             arrived = memoryview(b"".join((self._waiting, arrived)))

@@ -1,4 +1,4 @@
-"""Connections of which nobody knows yet who they are: they may be few, and not for long.
+"""Connections that have not authenticated yet: few are allowed, and not for long.
 
 Kafka has no limit but that of idle connections. If the room is full, whoever has been there for
 long has to go; if nobody has (all come back after a failure), the newcomer has to come again.
@@ -9,12 +9,12 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Hashable
 
-#: From then on a guest has to make room for others.
+#: After this time a connection has to make room for others.
 _LONG_S = 2.0
 
 
 class WaitingRoom:
-    """Those who have not said who they are, in the order in which they came."""
+    """Those who have not authenticated, in the order in which they came."""
 
     def __init__(self, loop: AbstractEventLoop, seconds_max: float, count_max: int) -> None:
         self._loop = loop
@@ -28,7 +28,7 @@ class WaitingRoom:
         return len(self._guests)
 
     def has_room(self) -> bool:
-        """Tell whether one more may come in; who has been here for long is turned out for it."""
+        """Tell whether one more may come in; one that has been here for long makes room."""
         if len(self._guests) < self._count_max:
             return True
         guest, (since, turn_out) = next(iter(self._guests.items()))

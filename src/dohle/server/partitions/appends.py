@@ -41,9 +41,9 @@ _ADMIN_CLIENT = "__admin_client"
 #: The first version that allows every codec. Older ones need more checks: those of the slow path.
 _FAST_CHECK_FROM = 7
 
-#: So many refused records are listed in an answer, and of each further partition the first one.
+#: How many refused records are listed in an answer, and of each further partition the first one.
 _RECORD_ERRORS_MAX = 10_000
-#: So many partitions' batches are appended in a step, if each is short.
+#: How many partitions' batches are appended in one step, if each is short.
 _PARTITIONS_PER_STEP = 8
 
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -74,7 +74,7 @@ class RefusedByLog(KafkaError):
 
 #: A partition and what was appended to it. Writing it may still fail.
 Appended = tuple[Partition, AppendInfo]
-#: What an append returns that is done. (A union of types takes longer to make than to look at.)
+#: What a finished append returns. (Kept here: it takes longer to make a union than to look at it.)
 DONE = (tuple, KafkaError)
 
 #: A partition, or why there is none, the records for it, and the guard of transactional ones.

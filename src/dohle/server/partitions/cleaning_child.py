@@ -105,7 +105,7 @@ def _portable(error: Exception) -> Exception:
 def main() -> int:
     """Work for the process whose number is the argument."""
     parent_id = int(sys.argv[1])
-    # A service manager may tell all processes to stop: who ends this one is the node.
+    # A service manager may tell all processes to stop, but only the node ends this one.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":

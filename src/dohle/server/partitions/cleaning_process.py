@@ -58,7 +58,7 @@ class CleaningProcess:
         *,
         is_paced: bool,
     ) -> Work:
-        """Return who does the computing of the next round, and whether the throttle is asked."""
+        """Return what computes the next round, and whether the throttle is asked."""
         here = RoundWork(fs, clock, throttle, on_written)
         if self._rounds_in_thread:
             self._rounds_in_thread -= 1
@@ -88,7 +88,7 @@ class CleaningProcess:
                 self.end()
                 return None
             reason = "it ended at once"
-        logger.warning("no process can be started to clean, so a thread does it: %s", reason)
+        logger.warning("no process for cleaning can be started, so a thread cleans: %s", reason)
         self.give_up()
         return None
 
@@ -162,7 +162,7 @@ class _WorkApart:
 
     def _ask(self, child: ChildProcess, request: object) -> object:
         try:
-            # Either this sees that it was stopped, or who stops it sees the process.
+            # Either this sees that it was stopped, or whoever stops it sees the process.
             self._ensure_not_stopped()
             answer = self._exchange(child, request)
         except (OSError, EOFError):
@@ -170,7 +170,7 @@ class _WorkApart:
                 self._process.end()
             else:
                 code = self._process.give_up()
-                logger.warning("the process that cleans %s, so a thread goes on", _end_of(code))
+                logger.warning("the cleaning process %s, so a thread goes on", _end_of(code))
             raise CleaningAborted("the process that does it has ended") from None
         if isinstance(answer, Failed):
             raise answer.error

@@ -54,7 +54,7 @@ class Commits:
         self._loop = loop
         self._clock = clock
         self._recheck = recheck
-        #: How long a follower that has not everything stays in the ISR.
+        #: How long a follower that lacks records stays in the ISR.
         self.lag_ms_max = lag_ms_max
         #: The brokers that are neither fenced nor shutting down, with their epochs: all partitions
         #: look here.
@@ -271,7 +271,7 @@ class Commits:
         return gate
 
     def joint_gate(self, gates: tuple[Gate, ...]) -> Gate:
-        """Return a gate that opens when all of these are open; how their waits ended they know.
+        """Return a gate that opens when all of these are open; each knows how its own wait ended.
 
         Callers share it like the gates themselves, if they ask one after the other.
         """

@@ -1,4 +1,4 @@
-"""The driver of the log cleaner: so many workers as ``log.cleaner.threads`` says.
+"""The driver of the log cleaner: as many workers as ``log.cleaner.threads`` says.
 
 A worker takes round after round (``storage.cleaning.cleaner``): decisions and swaps in slices on
 the loop, everything that reads and writes records in a process of its own (``cleaning_process``),
@@ -33,7 +33,7 @@ from dohle.storage.directory.manager import LogManager
 
 logger = logging.getLogger("dohle.server.cleaner")
 
-#: More than that many threads are of no use beside one loop.
+#: More threads than this are of no use beside one loop.
 _THREADS_MAX = 32
 #: A worker that has failed tries again no sooner.
 _BACKOFF_S_MIN = 0.001

@@ -5,7 +5,8 @@ leader epoch they expect:
 
 1. No such partition: 3. It has no replica here, or is being created: 6. Its disk has failed: 56.
 2. The expected leader epoch is past: 74; it is not known here yet: 75. (-1 means that the asker
-   does not say.) This goes before the next check: who knows of a newer leader should ask again.
+   does not say.) This goes before the next check: whoever knows of a newer leader
+   should ask again.
 3. The asker needs the leader, and this broker does not lead: 6.
 4. A follower fetches, but as far as this broker knows it is none of the partition's replicas: 75 if
    it has named the epoch, since it may know of a change that has not arrived here yet, else 6.
@@ -67,7 +68,7 @@ def find_partition(
 def check_asker(
     broker: BrokerServer, partition: Partition, asker: Asker, epoch: int = ANY_EPOCH
 ) -> None:
-    """Refuse a partition to who may not have it."""
+    """Refuse a partition to an asker that may not have it."""
     if epoch != ANY_EPOCH:
         partition.check_epoch(epoch)
     if asker.needs_leader and not partition.is_led:

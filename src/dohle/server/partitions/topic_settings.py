@@ -12,7 +12,7 @@ from dohle.replication.throttle import ThrottledReplicas
 from dohle.storage.config import LogConfig
 from dohle.tiering.segments import METADATA_TOPIC
 
-#: What is told of them in their settings has no effect (T2).
+#: Internal topics are never tiered, whatever their settings say (T2).
 _NEVER_REMOTE: Final = INTERNAL_TOPICS | {METADATA_TOPIC}
 
 

@@ -1,6 +1,6 @@
 """Tells the operator which brokers come and go: at the active controller, so that it is told once.
 
-Of a broker whose session has ended tells who ends it (``periodic.py``).
+That a session has ended is told where it is ended (``periodic.py``).
 """
 
 from __future__ import annotations

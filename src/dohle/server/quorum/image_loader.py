@@ -58,7 +58,7 @@ class ImageLoader:
 
     @property
     def kraft_version(self) -> int:
-        """The level of the quorum, which no metadata record tells."""
+        """The ``kraft.version`` in force, which no metadata record has."""
         return self._log.memberships.latest.kraft_version
 
     def subscribe(self, listener: ImageListener) -> None:

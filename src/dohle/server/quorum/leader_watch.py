@@ -51,7 +51,7 @@ class LeaderWatch:
             self._lost_ms = self._told_ms = None
             return
         if self._lost_ms is None or isinstance(self._raft.replica.state, Resigned):
-            # Who has just led, and may be about to stop, looks for nobody.
+            # A node that has just led, and may be about to stop, looks for nobody.
             self._lost_ms = now_ms
         if now_ms >= self._next_ms(self._lost_ms):
             self._told_ms = now_ms
@@ -73,7 +73,7 @@ class LeaderWatch:
     def _is_led(self, now_ms: float) -> bool:
         state = self._raft.replica.state
         if isinstance(state, Follower):
-            # Who has no vote stays a follower when its leader is silent, and asks others.
+            # A node without a vote stays a follower when its leader is silent, and asks others.
             return state.has_fetched and now_ms < state.fetch_deadline_ms
         return isinstance(state, Leader)
 

@@ -10,7 +10,7 @@ serve none. That is refused, before anything is changed, where
   were deleted either: then its end was cut off;
 - it knows this node's partitions only as those of other nodes.
 
-Whoever wants to go on nevertheless says so: then all of this is only told.
+With ``--accept-metadata-loss`` all of this is only logged.
 """
 
 from __future__ import annotations

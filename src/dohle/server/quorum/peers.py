@@ -67,7 +67,7 @@ class Peers:
             security=security,
         )
         self._peers: dict[BrokerId, _Peer] = {}
-        #: Why each was not heard of the last time, while nobody is heard of.
+        #: Why each could not be reached the last time, for as long as none is.
         self._reasons: dict[BrokerId, str] = {}
 
     def send(self, send: Send) -> None:

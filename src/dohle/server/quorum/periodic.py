@@ -60,14 +60,14 @@ def periodic_tasks(
 
 
 def _fence_stale_broker(turn: CommandTurn) -> PlainSteps[Decision[bool]]:
-    """Fence one broker that was not heard of for too long: others see that before the next."""
+    """Fence one broker whose session has ended: others see that before the next is fenced."""
     broker = turn.heartbeats.find_stale(turn.image, turn.now_ms)
     if broker is None:
         return Decision((), reply=False)
     session_ms = turn.context.config.get_int("broker.session.timeout.ms")
     logger.warning(
-        "broker %d is fenced: it was not heard of for %d ms. Other replicas lead its partitions: "
-        "see whether it runs, and what its log says",
+        "broker %d is fenced: it has not been heard from for %d ms. Other replicas lead its"
+        " partitions: check that it runs, and what its log says",
         broker.id,
         session_ms,
     )

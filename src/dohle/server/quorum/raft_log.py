@@ -5,7 +5,7 @@ committed may be cut off again, and with it what it said of the quorum's members
 in the log count, committed or not (R2). A follower that is too far behind gets a snapshot instead
 and goes on behind it.
 
-Nothing here is on the disk before a flush; who must wait for one is decided elsewhere (R60).
+Nothing here is on the disk before a flush; what must wait for one is decided elsewhere (R60).
 """
 
 from __future__ import annotations

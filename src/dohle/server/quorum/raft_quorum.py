@@ -50,7 +50,7 @@ class RaftQuorum:
         linger_ms: int,
         security: ClientSecurity = PLAINTEXT,
     ) -> None:
-        """``security`` is how the nodes of the quorum know each other."""
+        """``security`` is how the nodes of the quorum authenticate each other."""
         self._security = security
         self._loop = loop
         self._host = host

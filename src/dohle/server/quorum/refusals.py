@@ -14,7 +14,7 @@ logger = logging.getLogger("dohle.server")
 
 #: The same warning comes again no sooner.
 _TOLD_EACH_MS = 600_000
-#: So many different ones are remembered.
+#: How many different ones are remembered.
 _REMEMBERED = 100
 
 

@@ -124,14 +124,14 @@ class Snapshotter:
         if isinstance(error, OSError | KafkaError):
             logger.error(
                 "a metadata snapshot could not be written to %s: %s. Nothing is lost, but the"
-                " metadata log grows until one can be: check the disk.",
+                " metadata log grows until this succeeds: check the disk.",
                 self._log.folder,
                 error,
             )
         elif error is not None:
             logger.error(
                 "a metadata snapshot could not be written to %s. Nothing is lost, but the metadata"
-                " log grows until one can be. Please report this.",
+                " log grows until this succeeds. Please report this.",
                 self._log.folder,
                 exc_info=error,
             )

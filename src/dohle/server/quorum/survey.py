@@ -246,7 +246,7 @@ def read_pieces(fs: FileSystem, found: Survey) -> Iterator[MetadataBatch]:
 
 
 def _replay(surviving: Surviving, batch: MetadataBatch) -> None:
-    """Apply a batch; if it does not fit what is missing before it, then what of it does."""
+    """Apply a batch; if some of it needs records that are missing, apply the rest of it."""
     offset, epoch = batch.last_offset, batch.epoch
     try:
         surviving.image, _ = apply(surviving.image, batch.records, offset, epoch)

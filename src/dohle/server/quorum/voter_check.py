@@ -25,7 +25,7 @@ def refuse_other_voters(
 ) -> None:
     """Refuse static voters that are not those of the file in the metadata log's folder.
 
-    There are none to compare where the node was formatted but never ran.
+    A node that was formatted but never ran has none to compare.
     """
     state = read_quorum_state(fs, folder)
     said = None if state is None else _contradiction(state, node_id, configured)

@@ -10,7 +10,7 @@ from dohle.storage.log import Log
 
 #: Base offset, and how many bytes follow.
 _HEAD = Struct(">qi")
-#: So many batches are checked and written in one go: it takes a few milliseconds at most.
+#: How many batches are checked and written in one go: it takes a few milliseconds at most.
 BATCHES_AT_ONCE = 200
 
 

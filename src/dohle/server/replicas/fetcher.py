@@ -60,7 +60,7 @@ logger = logging.getLogger("dohle.server")
 _LATEST, _EARLIEST = -1, -2
 #: An answer has at least one batch, however large it is.
 _RESPONSE_BYTES_MAX = 2**31 - 1
-#: What an answer has beside the records, mostly at most; and for how large a one memory is kept.
+#: How much most answers have beside the records; and up to which size memory is kept for them.
 _ANSWER_BYTES = 64 * 1024
 _KEPT_BYTES_MAX = 16 * 1024 * 1024
 #: A leader that refuses for so long is told of: mostly it is about to hear that it leads.
@@ -326,7 +326,7 @@ class ReplicaFetcher:
             # A disk that is full has room again some day; one that has failed does not come back.
             is_full = error.code is ErrorCode.KAFKA_STORAGE_ERROR
             if error.code in _DAMAGED or (is_full and partition.log.disk.failure is None):
-                logger.warning("%s cannot be copied now: %s", partition.key, error)
+                logger.warning("%s cannot be copied now: %s; trying again", partition.key, error)
                 self._delay(key)
             else:
                 self._fail(key, str(error))

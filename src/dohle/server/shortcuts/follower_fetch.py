@@ -1,12 +1,12 @@
 """A follower's next fetch, recognised by its bytes.
 
-A follower keeps all partitions of a leader in a session, and names those alone that it has got
+A follower keeps all partitions of a leader in a session, and names only those that it has got
 something of: a few, with their offsets. The rest of the request is the same again and again, but
 for the correlation id and the session's epoch. What is named is read off the bytes, and looked at
 together with what else is unsettled in the session (``replication.settled``).
 
 Where all of that is as it mostly is (led here, in the epoch that the follower knows, its log a
-beginning of this one), how far the follower is is noted, and it is answered from prepared parts: at
+beginning of this one), the follower's offset is noted, and it is answered from prepared parts: at
 once if there is anything to read, else when there is or its time is up (Kafka's DelayedFetch).
 Everything else takes the slow path, also if it comes while the fetch waits.
 """

@@ -27,7 +27,7 @@ from dohle.protocol.messages.produce import (
 )
 from dohle.server.partitions.appends import TOPIC_IDS
 
-#: So many partitions a request may have, in all: their numbers take one byte each.
+#: How many partitions a request may have, in all: their numbers take one byte each.
 PARTITIONS_MAX = 126
 NO_NAME, NO_ID = TopicName(""), Uuid(bytes(16))
 

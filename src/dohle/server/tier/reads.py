@@ -39,7 +39,7 @@ logger = logging.getLogger("dohle.server")
 
 #: Of reads that came too late, so many bytes are kept.
 _KEPT_BYTES: Final = 32 * 1024 * 1024
-#: So many segments are looked through for aborted transactions, or by time, for one answer.
+#: How many segments are looked through for aborted transactions, or by time, for one answer.
 _SEGMENTS_MAX: Final = 10_000
 
 

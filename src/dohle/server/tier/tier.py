@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dohle.server")
 
 _SUFFIX = ".tier"
-#: A follower copies all that it has of one leader with one hand, and comes back for the rest.
+#: How long a follower waits here at most: its fetcher has other partitions to copy, and asks again.
 _STATE_WAIT_S = 0.5
 _TOPIC_RETRY_S = 1.0
 _TOPIC_RETRY_S_MAX = 60.0
@@ -87,7 +87,7 @@ class Tier:
         self._deleting: set[asyncio.Task[None]] = set()
         #: What followers begin with: of which segment, and who reads it.
         self._states: dict[Key, tuple[Uuid, asyncio.Task[State]]] = {}
-        #: Partitions that are to be remote no more, as long as anything of them is.
+        #: Partitions that are tiered no more, as long as anything of them is remote.
         self._switching_off: set[Key] = set()
         self._ensuring: asyncio.Task[None] | None = None
         self._is_started = False
@@ -125,7 +125,7 @@ class Tier:
             self.forget(partition)
         elif not partition.log.config.remote_storage_enable:
             if self._tasks.pop(partition, None) is not None and tasks is not None:
-                # Should it be remote again, nothing is until that was found out anew.
+                # If it is tiered again later, what is remote has to be found out anew.
                 partition.log.highest_remote_offset = -1
                 if partition.is_led:
                     self._switching_off.add(tasks.key)
@@ -165,7 +165,7 @@ class Tier:
             self.feed.unassign(tasks.key)
 
     async def _switch_off(self, tasks: PartitionTasks) -> None:
-        """Delete what is remote of a topic that is to be so no more (KIP-950)."""
+        """Delete what is remote of a topic that is tiered no more (KIP-950)."""
         try:
             tasks.raise_start(tasks.partition.log.local_log_start_offset)
             await self._delete_all(tasks)
@@ -220,7 +220,7 @@ class Tier:
             copying = self._copiers.run(partial(job.run, self._files, self.store))
             self._copies[job.segment.id] = copying
             copying.add_done_callback(lambda done: self._copied(job.segment.id, done))
-            # Who gives this up does not end the thread.
+            # Giving this up does not end the thread.
             await asyncio.shield(copying)
         except StoreError:
             counts.remotecopyerrors += 1
@@ -230,7 +230,7 @@ class Tier:
     def _copied(self, segment_id: Uuid, done: asyncio.Future[None]) -> None:
         del self._copies[segment_id]
         if not done.cancelled():
-            # It may be that nobody wants to know any more.
+            # Perhaps nobody waits for it any more.
             done.exception()
 
     async def delete(self, segment: RemoteSegment) -> None:
@@ -270,7 +270,7 @@ class Tier:
     async def state_at(
         self, partition: Partition, epoch: int, offset: int
     ) -> tuple[int, list[EpochEntry], list[ProducerEntry]]:
-        """Return how a follower goes on behind the remote segment that holds an offset (T14).
+        """Return what a follower continues from behind the remote segment with an offset (T14).
 
         That is: from which offset on, with which leader epochs and which producers.
         """

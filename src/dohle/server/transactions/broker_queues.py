@@ -2,7 +2,7 @@
 
 One request is on its way to a broker at a time, on a connection of its own; all that has come to
 wait meanwhile goes with the next. If a broker cannot be reached, or does not answer, whatever was
-to go there has failed, and who has put it into the queue decides what next. Nothing is sent twice.
+to go there has failed, and whoever put it into the queue decides what next. Nothing is sent twice.
 """
 
 from __future__ import annotations
@@ -132,7 +132,11 @@ class _Queue(Generic[T]):
             self._link.cut()
         if self._is_reached:
             self._is_reached = False
-            logger.warning("broker %d cannot be asked: %s", self._broker_id, error)
+            logger.warning(
+                "broker %d cannot be reached for transactions: %s; trying again",
+                self._broker_id,
+                error,
+            )
         failed = self._on_its_way
         if not failed:
             failed = list(self._waiting)
@@ -141,7 +145,7 @@ class _Queue(Generic[T]):
         self._tell(failed, error)
 
     def _tell(self, failed: Sequence[T], error: KafkaError) -> None:
-        """Tell that it is not known what became of some; what that leads to ends no queue."""
+        """Tell that the outcome of some is not known; a failure in that does not end the queue."""
         try:
             self._sender.failed(failed, error)
         except Exception:

@@ -105,7 +105,7 @@ class ProducerIds:
             return answered_error(reply.error_code, "no producer ids could be allocated")
         start = reply.producer_id_start
         if start < self._block.end:
-            # They may be those of others already.
+            # Other producers may have these ids already.
             return KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"the controller allocated producer ids from {start} on, which is not above those"

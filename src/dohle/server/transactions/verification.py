@@ -89,7 +89,7 @@ def transactional_head(records: Records | None) -> TransactionalHead | None:
 
 
 def may_be_transactional(records: Records | None) -> bool:
-    """Tell whether it takes the whole header to know: one byte tells that most records are not."""
+    """Tell whether the whole header must be read: for most records, one byte says no."""
     return (
         records is not None
         and len(records) > FLAGS_AT
@@ -230,7 +230,7 @@ def _for_client(code: ErrorCode, support: ClientSupport) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        # That this broker may not ask is none of the client's business.
+        # That this broker lacks the right to ask does not concern the client.
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.TRANSACTION_ABORTABLE and support is ClientSupport.OLD_ERRORS:
         return ErrorCode.INVALID_TXN_STATE

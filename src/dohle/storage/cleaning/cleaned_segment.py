@@ -42,7 +42,7 @@ class CleanedSegment:
         pace: CleaningPace,
         on_written: Callable[[int, int], None],
     ) -> None:
-        """``on_written`` is told of bytes before they are written, and of how many are free."""
+        """``on_written`` is called before bytes are written, with their number and what is free."""
         self._fs = fs
         self._on_written = on_written
         self._directory = directory

@@ -150,7 +150,7 @@ class LogCleaner:
             # Something has happened to it meanwhile.
             return True
         if given_up != self._given_up:
-            # The settings are of before.
+            # The settings have changed while it was looked at.
             return True
         try:
             yield from self._clean(directory, log, cleanable, settings)

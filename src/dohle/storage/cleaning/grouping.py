@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dohle.storage.segment.index import MAX_RELATIVE_OFFSET
 
-#: The renames of so many segments take about three milliseconds.
+#: How many segments are renamed at a time: that takes about three milliseconds.
 SEGMENTS_MAX = 32
 
 

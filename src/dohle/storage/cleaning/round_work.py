@@ -71,7 +71,7 @@ class Work(Protocol):
     """The computing of one round, wherever it is done. All but ``stop`` may take long.
 
     It raises Uncleanable, CleaningAborted, or an ``OSError``; then the round is over. The files it
-    leaves then are removed by who has asked.
+    leaves then are removed by the caller.
     """
 
     def build_map(self, spec: RoundSpec) -> Mapped:
@@ -99,7 +99,7 @@ class RoundWork:
         *,
         is_alone: bool = False,
     ) -> None:
-        """``on_written`` is told of bytes before they are written, and of how many are free.
+        """``on_written`` is called before bytes are written, with their number and what is free.
 
         ``is_alone`` says that no other thread of this process has anything to do.
         """

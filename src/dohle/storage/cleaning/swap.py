@@ -36,7 +36,7 @@ from dohle.storage.segment.file_names import (
 )
 from dohle.storage.segment.segment import LogSegment
 
-#: The renames of so many segments take less than a millisecond.
+#: How many segments are renamed at a time: that takes less than a millisecond.
 _DELETED_AT_ONCE = 8
 
 

@@ -39,7 +39,7 @@ Offsets = Mapping[TopicPartition, int]
 #: What a file has of a log; None if it needs no entry.
 Value = Callable[[Log], int | None]
 
-#: So many logs are asked in one step.
+#: How many logs are asked in one step.
 _LOGS_PER_STEP = 200
 #: What a thread writes has this name until it is complete. One that a crash has left is ignored.
 _LATER_SUFFIX = ".later.tmp"

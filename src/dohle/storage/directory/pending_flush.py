@@ -11,7 +11,7 @@ from dohle.storage.files import WholeDisk
 from dohle.storage.flush import FlushJob, FlushSchedule
 from dohle.storage.log import Log
 
-#: So many logs are closed by one call in a thread: to hand over each costs more than to close it.
+#: How many logs are closed by one call in a thread: to hand over each costs more than to close it.
 _CLOSED_AT_A_TIME = 50
 #: If more logs than that are closed, their disk is synced as a whole, where it can be.
 SYNCED_SINGLY_MAX = 200
@@ -57,7 +57,7 @@ class PendingClose:
     _disk_error: OSError | None = None
 
     def rounds(self) -> Iterator[list[Callable[[], None]]]:
-        """Yield what is to be done: each round when that before is done, all of it in any threads.
+        """Yield rounds of jobs: each round after the one before, its jobs in any threads.
 
         What fails is known to ``complete``.
         """

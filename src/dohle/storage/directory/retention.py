@@ -18,7 +18,7 @@ from dohle.core.steps import PlainSteps, finish
 from dohle.storage.log import Log
 from dohle.storage.segment.segment import LogSegment
 
-#: So many are deleted in one step: for each, some files are renamed.
+#: How many are deleted in one step: for each, some files are renamed.
 _SEGMENTS_AT_ONCE = 8
 
 #: Given a segment and the one after it, tells whether it is to be deleted.

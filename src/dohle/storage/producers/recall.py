@@ -17,7 +17,7 @@ from dohle.storage.segment.segments import Segments
 #: How far back is looked, in entries of the index: an entry stands for 4 KB of small batches or for
 #: one large batch. It takes the loop some milliseconds at most, however small the batches are.
 _ENTRIES_BACK = 32
-#: In so many segments: the snapshot of a segment's start tells of the end of the one before.
+#: In how many segments: the snapshot of a segment's start tells of the end of the one before.
 _SEGMENTS_BACK = 3
 
 

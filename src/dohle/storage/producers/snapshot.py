@@ -30,7 +30,7 @@ _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_START = 6
 _OFFSET_DIGITS = 20
-#: So many producers are encoded and written at a time: in less than a millisecond.
+#: How many producers are encoded and written at a time: in less than a millisecond.
 _WRITTEN_AT_A_TIME = 500
 
 

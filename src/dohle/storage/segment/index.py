@@ -255,7 +255,7 @@ class OffsetIndex(_Index):
         return _new(OffsetPosition, (base_offset + self._offsets[slot], self._positions[slot]))
 
     def position_before(self, offset: int, entries: int) -> int:
-        """Return where the batch begins that lies so many entries before an offset; else 0."""
+        """Return where the batch begins that lies this many entries before an offset; else 0."""
         self.load()
         slot = bisect_right(self._offsets, offset - self.base_offset) - entries
         return self._positions[slot] if slot >= 0 else 0

@@ -80,7 +80,7 @@ class SegmentIndexes:
         #: Tells whether the segment has to be rolled because an index has no room for an entry.
         #: Known only while they are loaded.
         self.is_full = False
-        #: So many more fit in any case: each batch adds at most one to each index.
+        #: How many more fit in any case: each batch adds at most one to each index.
         self._entries_left = 0
         self._log_file = log_file
         self._base_offset = base_offset

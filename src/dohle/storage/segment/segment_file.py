@@ -107,9 +107,9 @@ class SegmentFile:
         return file
 
     def intact_file(self) -> File:
-        """Return the same; FileLost if somebody else has cut or deleted it, moments ago or before.
+        """Return the file; FileLost if somebody else has cut or deleted it, even a moment ago.
 
-        (Who reads less than there should be finds out at once: see ``ensure_intact``.)
+        (A read that returns too little finds out at once: see ``ensure_intact``.)
         """
         file = self._file
         if file is None or self._unwritten:
